@@ -32,6 +32,8 @@ mod token;
 pub mod fence;
 pub mod holder;
 pub mod lease;
+#[doc(hidden)]
+pub mod sabotage;
 
 pub use contract::Contract;
 pub use duration::{LockDelay, MaxHold, MinHold, Ttl, Wait};
