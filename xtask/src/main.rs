@@ -1,2 +1,48 @@
-//! (under construction)
-fn main() {}
+//! Everything of this repository that has logic and is not the product: `cargo xtask ci` is the one command that
+//! says whether a change is good, `cargo xtask tidy` the part of it that no compiler checks.
+//!
+//! Steps and checks are small and independent. A check is a pure function over the texts of the repository
+//! ([`tidy::Tree`]), so its tests run on made-up trees; only [`ci`], [`command`], [`tools`] and [`servers`] touch
+//! the machine.
+
+mod ci;
+mod command;
+mod servers;
+mod skips;
+mod tidy;
+mod tools;
+
+use std::{path::Path, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// The chores of this repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Format, lints, tests, doc tests, docs, tidy and licences: what must be green before a change lands
+    Ci,
+    /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the workspace");
+    let outcome = match Cli::parse().chore {
+        Chore::Ci => ci::run(root),
+        Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,6 +1,7 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
 
 use crate::Invalid;
 
@@ -128,6 +129,46 @@ id!(
     "secret",
     "64 lower-case hex digits"
 );
+
+/// A session's secret: 256 random bits that only the holder keeps.
+///
+/// It is never printed by `Debug`, logged, listed or put into a grant.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// The secret made of these bytes, which the caller drew from a random source.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// What the coordinator keeps.
+    #[must_use]
+    pub fn hash(&self) -> SecretHash {
+        SecretHash(Sha256::digest(self.0).into())
+    }
+
+    /// The text for the `Authorization` header or a private file: 64 lower-case hex digits.
+    #[must_use]
+    pub fn expose(&self) -> String {
+        SecretHash(self.0).to_string()
+    }
+}
+
+impl FromStr for Secret {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        from_hex(text).map(Self).ok_or_else(|| Invalid::form("secret", "64 lower-case hex digits"))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
 
 #[cfg(test)]
 mod tests {

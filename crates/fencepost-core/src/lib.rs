@@ -38,7 +38,7 @@ pub mod sabotage;
 pub use contract::Contract;
 pub use duration::{LockDelay, MaxHold, MinHold, Ttl, Wait};
 pub use grant::{Correlation, Grant, Permission};
-pub use id::{BootId, LeaseId, RecoveryId, RequestId, SecretHash, SessionId};
+pub use id::{BootId, LeaseId, RecoveryId, RequestId, Secret, SecretHash, SessionId};
 pub use invalid::{Invalid, Rule};
 pub use metadata::Metadata;
 pub use moment::Moment;

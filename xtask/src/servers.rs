@@ -1,0 +1,88 @@
+//! Programs that tests and benchmarks start, where the distribution and not a package registry has them.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{on_path, output, run};
+
+/// A program and the Debian package that brings it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The SQLite shell: plain SQL from code that knows nothing of Fencepost.
+    Sqlite3,
+    /// etcd, a peer in the benchmarks.
+    #[expect(dead_code, reason = "wanted by the first benchmark that measures beside it")]
+    Etcd,
+    /// Redis, a peer in the benchmarks.
+    #[expect(dead_code, reason = "wanted by the first benchmark that measures beside it")]
+    Redis,
+}
+
+impl Program {
+    const fn binary(self) -> &'static str {
+        match self {
+            Self::Sqlite3 => "sqlite3",
+            Self::Etcd => "etcd",
+            Self::Redis => "redis-server",
+        }
+    }
+
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Sqlite3 => "sqlite3",
+            Self::Etcd => "etcd-server",
+            Self::Redis => "redis-server",
+        }
+    }
+}
+
+/// Sees to it that these programs are there; installs what is missing where that is possible.
+///
+/// # Errors
+/// When something is missing and cannot be installed; the error says what to install.
+pub(crate) fn ensure(programs: &[Program]) -> Result<Vec<String>> {
+    let missing: Vec<Program> = programs.iter().copied().filter(|program| !on_path(program.binary())).collect();
+    if missing.is_empty() {
+        return Ok(vec!["all there".to_owned()]);
+    }
+    let packages: Vec<&str> = missing.iter().map(|program| program.package()).collect();
+    let advice = advice(&missing);
+    if !on_path("apt-get") || !is_root() {
+        bail!("{advice}");
+    }
+    let apt_get = || {
+        let mut command = Command::new("apt-get");
+        // At runlevel 1 the packages' scripts do not start the servers as services of the machine.
+        command.env("RUNLEVEL", "1").env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    run(apt_get().arg("update")).context(advice.clone())?;
+    run(apt_get().args(["install", "-y", "--no-install-recommends", "--no-upgrade"]).args(&packages))
+        .context(advice.clone())?;
+    if let Some(program) = missing.iter().find(|program| !on_path(program.binary())) {
+        bail!("`{}` was installed and is still not on the PATH", program.binary());
+    }
+    Ok(vec![format!("installed {}", packages.join(", "))])
+}
+
+fn advice(missing: &[Program]) -> String {
+    let binaries: Vec<String> = missing.iter().map(|program| format!("`{}`", program.binary())).collect();
+    let packages: Vec<&str> = missing.iter().map(|program| program.package()).collect();
+    format!("the tests need {}; install {} (Debian package names) and run this again", binaries.join(", "), packages.join(" "))
+}
+
+fn is_root() -> bool {
+    output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_names_the_program_and_the_package() {
+        let text = advice(&[Program::Sqlite3]);
+        assert!(text.contains("need `sqlite3`; install sqlite3 "), "{text}");
+    }
+}
