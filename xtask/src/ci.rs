@@ -136,7 +136,7 @@ fn docs(root: &Path, _: &Skips) -> Result<Told> {
 /// Without `advisories`: their database is a clone from a host that a build machine may not reach.
 fn licences(root: &Path, _: &Skips) -> Result<Told> {
     let mut deny = tools::cargo_deny(root)?;
-    run_command(deny.args(["--all-features", "check", "bans", "licenses", "sources"]))?;
+    run_command(deny.args(["--all-features", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))?;
     Ok(Told::new())
 }
 

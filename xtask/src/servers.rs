@@ -69,7 +69,11 @@ pub(crate) fn ensure(programs: &[Program]) -> Result<Vec<String>> {
 fn advice(missing: &[Program]) -> String {
     let binaries: Vec<String> = missing.iter().map(|program| format!("`{}`", program.binary())).collect();
     let packages: Vec<&str> = missing.iter().map(|program| program.package()).collect();
-    format!("the tests need {}; install {} (Debian package names) and run this again", binaries.join(", "), packages.join(" "))
+    format!(
+        "the tests need {}; install {} (Debian package names) and run this again",
+        binaries.join(", "),
+        packages.join(" ")
+    )
 }
 
 fn is_root() -> bool {

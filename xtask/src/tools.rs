@@ -35,8 +35,7 @@ pub(crate) fn cargo_deny(root: &Path) -> Result<Command> {
 }
 
 fn is_version(program: &Path, version: &str) -> bool {
-    program.is_file()
-        && output(Command::new(program).arg("--version")).is_ok_and(|text| text.trim().ends_with(version))
+    program.is_file() && output(Command::new(program).arg("--version")).is_ok_and(|text| text.trim().ends_with(version))
 }
 
 fn cache() -> Result<PathBuf> {
