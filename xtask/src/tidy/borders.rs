@@ -30,9 +30,9 @@ fn sees(name: &str) -> Option<Sees> {
         "fencepost-redis" | "fencepost-object-store" | "fencepost-tower" => {
             Sees::Only(&["fencepost-core", "fencepost-receiver"])
         }
-        // The wire carries the receivers' verdict codes and header names, and nothing else of them.
-        "fencepost-wire" => Sees::Only(&["fencepost-core", "fencepost-receiver"]),
         "fencepost-coordinator" => Sees::Only(&["fencepost-core"]),
+        // The wire carries the coordinator's calls, and of the receivers the verdict codes and header names only.
+        "fencepost-wire" => Sees::Only(&["fencepost-core", "fencepost-coordinator", "fencepost-receiver"]),
         "fencepost-client" | "fencepost-server" => {
             Sees::Only(&["fencepost-core", "fencepost-wire", "fencepost-coordinator"])
         }
