@@ -20,13 +20,13 @@ pub enum Record {
         boot: BootId,
         /// The moment of the start.
         at: Moment,
-        /// The first number it may issue.
-        next: Sequence,
+        /// The first number it may issue; `None` when the epoch has none left.
+        next: Option<Sequence>,
     },
-    /// Numbers below `below` may be issued from now on; after a crash, none of them is.
+    /// Numbers up to `through` may be issued from now on; after a crash, none of them is.
     SequenceReserved {
-        /// The end of the block.
-        below: Sequence,
+        /// The last number of the block.
+        through: Sequence,
     },
     /// A session was opened.
     SessionOpened {
