@@ -117,9 +117,10 @@ impl Leases {
             }
         }
         for (id, lease) in &mut self.state.leases {
-            if let Some(earlier) = before.state.leases.get(id) {
-                lease.ends = lease.ends.max(earlier.ends);
-            }
+            // A lease that only the lost records ended may be believed in for as long as its session.
+            let earlier = before.state.leases.get(id).map(|earlier| earlier.ends);
+            let session = before.state.sessions.get(&lease.session).map(|earlier| earlier.ends);
+            lease.ends = lease.ends.max(earlier.or(session).unwrap_or(lease.ends));
         }
         self.state.schedule_all();
     }
@@ -134,6 +135,12 @@ impl Leases {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.state.epoch
+    }
+
+    /// The last number that is durably reserved: a start issues none up to it.
+    #[must_use]
+    pub fn reserved(&self) -> Sequence {
+        self.state.reserved
     }
 
     /// The number of the present start.
