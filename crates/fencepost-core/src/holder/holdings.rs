@@ -5,7 +5,7 @@ use std::{
 
 use crate::{
     Domain, LeaseId, Moment, RequestId, Ttl,
-    lease::{Acquired, Heartbeat, HeartbeatRefusal, LeaseEnd, SessionEnd, SessionRefusal},
+    lease::{Acquired, Heartbeat, HeartbeatRefusal, SessionEnd, SessionRefusal},
 };
 
 use super::{Attempt, Confirmed, Jitter, LeaseState, Loss, heartbeat::Claimed, schedule::Schedule};
@@ -144,11 +144,10 @@ impl Holdings {
         }
         self.newest_answer = attempt.number;
         self.answered = self.answered.max(attempt.sent);
-        let unconfirmed = attempt.named.iter().any(|lease| !confirmed.contains_key(lease));
         self.claimed = Some(Claimed { version: heartbeat.version, leases: confirmed.into_keys().collect() });
         self.schedule.confirmed(attempt.sent, jitter);
-        if unconfirmed || self.leases.keys().any(|lease| !attempt.named.contains(lease)) {
-            // Something was granted while the heartbeat was under way, or was named in vain: claim what is held now.
+        if self.leases.keys().any(|lease| !attempt.named.contains(lease)) {
+            // It was granted while the heartbeat was under way, and is still to be claimed.
             self.schedule.at_once(now);
         }
     }
@@ -175,6 +174,11 @@ impl Holdings {
     pub fn unanswered(&mut self, now: Moment, jitter: Jitter) {
         self.expire(now);
         self.schedule.failed(now, jitter);
+    }
+
+    /// Something is to be claimed or found out without delay: the next heartbeat is due now.
+    pub fn hurry(&mut self, now: Moment) {
+        self.schedule.at_once(now);
     }
 
     /// A hold is given back, or no longer asked about. From now on no heartbeat names its lease, unless the lease has
@@ -291,12 +295,5 @@ impl Holdings {
         for lease in leases {
             self.lose_lease(lease, loss);
         }
-    }
-}
-
-/// How the end of a lease that the coordinator reports looks to its holder.
-impl From<LeaseEnd> for Loss {
-    fn from(end: LeaseEnd) -> Self {
-        Self::Ended(end)
     }
 }
