@@ -72,7 +72,7 @@ pub enum Condition {
 ///
 /// `None` for a floor or the horizon means that it was never raised. A record that should be there and is not is
 /// [`Condition::Closed`], never `None`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether anything is accepted.
     pub condition: Condition,

@@ -308,6 +308,13 @@ pub struct Snapshot {
     ended_sessions: Vec<(Moment, SessionId, EndedSessionMemo)>,
 }
 
+/// The entries by key, so that one state has one encoding.
+fn in_order<K: Copy + Ord, V: Clone>(map: &Map<K, V>) -> Vec<(K, V)> {
+    let mut entries: Vec<_> = map.iter().map(|(key, value)| (*key, value.clone())).collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries
+}
+
 impl State {
     pub(super) fn snapshot(&self) -> Snapshot {
         let reserved = |(domain, place): (&Domain, &Place)| Some((domain.clone(), place.reserved?));
@@ -319,8 +326,8 @@ impl State {
             start_number: self.start_number,
             boot: self.boot,
             started: self.started,
-            sessions: self.sessions.iter().map(|(id, session)| (*id, session.clone())).collect(),
-            leases: self.leases.iter().map(|(id, lease)| (*id, lease.clone())).collect(),
+            sessions: in_order(&self.sessions),
+            leases: in_order(&self.leases),
             reservations: self.places.iter().filter_map(reserved).collect(),
             ended_leases: self.ended_leases.entries().map(|(at, id, memo)| (at, id, memo.clone())).collect(),
             ended_sessions: self.ended_sessions.entries().map(|(at, id, memo)| (at, id, memo.clone())).collect(),

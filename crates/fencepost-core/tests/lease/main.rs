@@ -1,0 +1,12 @@
+//! Stories about the lease machine, in virtual time. Token 0.2 means epoch 0, sequence 2.
+
+#![allow(missing_docs)]
+
+mod breaking;
+mod holding;
+mod properties;
+mod releasing;
+mod restarting;
+mod sessions;
+mod waiting;
+mod world;
