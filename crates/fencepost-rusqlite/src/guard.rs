@@ -1,0 +1,178 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fencepost_core::{fence::Closure, fence::LiveLease, sabotage};
+use fencepost_receiver::ReceiverSeed;
+use fencepost_sql::sqlite::{DomainExpression, Mode, SCHEMA, Trigger, guard_triggers, quoted, statement};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use crate::{
+    MaintenanceError,
+    describe::{reads_row_id, table_shape},
+    maintenance::{in_one_transaction, open_receiver_row, same_issuer, set_live_fences},
+    place::identity,
+    transaction::{missing_records, read_receiver},
+};
+
+/// What guarding a table has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// The table's name as the schema spells it.
+    pub table: String,
+    /// What the guard does.
+    pub mode: Mode,
+    /// Whether the database became a receiver by it.
+    pub receiver_created: bool,
+    /// Live leases of the seed whose token this receiver would not accept: their holders have to acquire anew.
+    pub refused: Vec<LiveLease>,
+}
+
+/// Guards a table: from the commit on, every change of a row whose domain its transaction has not entered is refused
+/// (or, with [`Mode::Observe`], counted and noted), from whatever client.
+///
+/// The first guard makes the database a receiver and needs a seed. Later ones may bring one: what it knows is learned
+/// where it is greater, and nothing is ever lowered. Guarding a guarded table again replaces its triggers: that is how
+/// the mode or the expression is changed and how new columns and indexes are taken in.
+///
+/// # Errors
+/// When the expression or the table cannot be used, or the receiver is closed or of another issuer. Nothing was changed
+/// then.
+pub fn guard(
+    connection: &mut Connection,
+    table: &str,
+    domain: &DomainExpression,
+    mode: Mode,
+    seed: Option<&ReceiverSeed>,
+) -> Result<Guarded, MaintenanceError> {
+    in_one_transaction(connection, |tx| {
+        let shape = table_shape(tx, table)?;
+        let triggers = guard_triggers(&shape, domain, reads_row_id(&shape, domain)?, mode)?;
+        let (receiver_created, refused) = become_receiver(tx, seed)?;
+        drop_guard_triggers(tx, &shape.name)?;
+        if !sabotage::active("guard_dropped") {
+            create_triggers(tx, &triggers)?;
+        }
+        tx.execute(
+            "INSERT INTO main.fencepost_guard (name, expression) VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET expression = excluded.expression",
+            params![shape.name, domain.as_str()],
+        )?;
+        tx.execute(statement::RAISE_COUNTER, [0])?;
+        Ok(Guarded { table: shape.name, mode, receiver_created, refused })
+    })
+}
+
+/// Removes the guard of a table. The receiver keeps everything that it knows, so guarding it again re-admits nothing.
+///
+/// # Errors
+/// When the table has no guard.
+pub fn unguard(connection: &mut Connection, table: &str) -> Result<(), MaintenanceError> {
+    in_one_transaction(connection, |tx| {
+        open_receiver_row(tx)?;
+        let name: Option<String> = tx
+            .query_row("DELETE FROM main.fencepost_guard WHERE name = ?1 RETURNING name", [table], |row| row.get(0))
+            .optional()?;
+        let dropped = drop_guard_triggers(tx, name.as_deref().unwrap_or(table))?;
+        if name.is_none() && dropped == 0 {
+            return Err(MaintenanceError::NotGuarded(table.to_owned()));
+        }
+        tx.execute(statement::RAISE_COUNTER, [0])?;
+        Ok(())
+    })
+}
+
+/// Makes the database a receiver, or teaches the one that it is.
+fn become_receiver(
+    tx: &Transaction<'_>,
+    seed: Option<&ReceiverSeed>,
+) -> Result<(bool, Vec<LiveLease>), MaintenanceError> {
+    let created = match read_receiver(tx) {
+        Ok(Some(_)) => false,
+        Ok(None) => return Err(MaintenanceError::Closed(Closure::MetadataMissing)),
+        Err(failure) => match missing_records(tx, failure)? {
+            Closure::NotGuarded => true,
+            why => return Err(MaintenanceError::Closed(why)),
+        },
+    };
+    match (created, seed) {
+        (true, None) => return Err(MaintenanceError::SeedNeeded),
+        (true, Some(seed)) => create_receiver(tx, seed)?,
+        (false, _) => {}
+    }
+    let row = open_receiver_row(tx)?;
+    let Some(seed) = seed else { return Ok((created, Vec::new())) };
+    same_issuer(&row, &seed.issuer)?;
+    learn(tx, seed)?;
+    let (added, refused) = set_live_fences(tx, &seed.live)?;
+    tx.execute(statement::RAISE_COUNTER, [added])?;
+    if let Some(next) = seed.next {
+        tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
+    }
+    Ok((created, refused))
+}
+
+/// Makes tables and row. Tables that are there already stay as they are.
+pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
+    tx.execute_batch(SCHEMA)?;
+    let (device, inode) = identity(tx).columns();
+    tx.execute(
+        statement::CREATE_RECEIVER,
+        params![
+            seed.issuer.as_str(),
+            seed.known_epoch.get(),
+            seed.floor.map(|floor| floor.as_i64()),
+            fresh_recovery_id(),
+            device,
+            inode,
+            first_counter()
+        ],
+    )?;
+    Ok(())
+}
+
+/// Takes known epoch and floor of a seed where they are greater.
+pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
+    tx.execute(statement::LEARN, params![seed.known_epoch.get(), seed.floor.map(|floor| floor.as_i64())])?;
+    Ok(())
+}
+
+/// 128 random bits.
+pub(crate) fn fresh_recovery_id() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+/// Where a counter starts: above all counters of a receiver that was in this place before, as long as the clock is roughly
+/// right and there were fewer than 16 million changes a second. Whoever has seen the old one would otherwise find the new
+/// one gone back.
+pub(crate) fn first_counter() -> i64 {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(seconds.min(1 << 35) << 24).unwrap_or(i64::MAX).max(1)
+}
+
+fn create_triggers(tx: &Transaction<'_>, triggers: &[Trigger]) -> Result<(), MaintenanceError> {
+    for trigger in triggers {
+        // Without the schema's name a temporary table of the same name would get the trigger.
+        tx.execute_batch(&trigger.sql.replacen("CREATE TRIGGER ", "CREATE TRIGGER main.", 1))?;
+    }
+    Ok(())
+}
+
+/// The guard's triggers that a table has, by name, with their text.
+pub(crate) fn guard_triggers_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Trigger>> {
+    let mut statement = connection.prepare(
+        "SELECT name, sql FROM main.sqlite_schema
+         WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'fencepost\\_guard\\_%' ESCAPE '\\'
+         ORDER BY name",
+    )?;
+    let triggers = statement.query_map([table], |row| Ok(Trigger { name: row.get(0)?, sql: row.get(1)? }))?;
+    triggers.collect()
+}
+
+fn drop_guard_triggers(tx: &Transaction<'_>, table: &str) -> Result<usize, MaintenanceError> {
+    let triggers = guard_triggers_of(tx, table)?;
+    for trigger in &triggers {
+        tx.execute_batch(&format!("DROP TRIGGER main.{}", quoted(&trigger.name)))?;
+    }
+    Ok(triggers.len())
+}

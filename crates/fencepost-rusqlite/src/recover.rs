@@ -1,0 +1,102 @@
+use fencepost_core::{
+    RecoveryId,
+    fence::{Closure, LiveLease},
+};
+use fencepost_receiver::{ReceiverSeed, Seen};
+use fencepost_sql::sqlite::{Identity, SCHEMA, statement};
+use rusqlite::{Connection, params};
+
+use crate::{
+    MaintenanceError,
+    guard::{create_receiver, first_counter, fresh_recovery_id, learn},
+    maintenance::{drop_fences, in_one_transaction, receiver_row, same_issuer, set_live_fences},
+    place::identity,
+    transaction::read_receiver,
+};
+
+/// Which storage a receiver is: noted before a recovery is begun, compared when it is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The random id of the last recovery; `None` where the receiver's records are missing or damaged.
+    pub recovery: Option<RecoveryId>,
+    /// Where the file lies now.
+    pub place: Identity,
+    /// The mutation counter, 0 where there is none.
+    pub counter: u64,
+}
+
+/// What a recovery has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The incarnation that it has now.
+    pub incarnation: Incarnation,
+    /// Fences dropped, because they are below the coordinator's next token and not of a live lease.
+    pub fences_dropped: u64,
+    /// Live leases whose token this receiver would not accept: their holders have to acquire anew.
+    pub refused: Vec<LiveLease>,
+}
+
+/// Which storage this receiver is at this moment.
+///
+/// # Errors
+/// When the database cannot be read. Missing records are part of the answer.
+pub fn incarnation(connection: &Connection) -> Result<Incarnation, MaintenanceError> {
+    let row = match receiver_row(connection) {
+        Ok(row) => Some(row),
+        Err(MaintenanceError::Closed(_)) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Incarnation {
+        recovery: row.as_ref().and_then(|row| row.recovery_id()),
+        place: identity(connection),
+        counter: row.and_then(|row| row.mutation_counter()).unwrap_or(0),
+    })
+}
+
+/// Opens a receiver whose storage was restored, copied or moved, or whose records were lost.
+///
+/// In this order: note the [`incarnation`]; read next token and live leases from the coordinator in one read; call this.
+/// It goes ahead only if the incarnation is still the noted one, so that a recovery that hung while the storage was
+/// replaced again changes nothing. No new epoch is needed. Live leases stay usable. Doing it twice is harmless.
+///
+/// # Errors
+/// When the seed says neither a next token nor a floor, is of another issuer, or the incarnation is another one by now.
+pub fn recover(
+    connection: &mut Connection,
+    noted: &Incarnation,
+    seed: &ReceiverSeed,
+    seen: &Seen,
+) -> Result<Recovered, MaintenanceError> {
+    let recovered = in_one_transaction(connection, |tx| {
+        if incarnation(tx)? != *noted {
+            return Err(MaintenanceError::Overtaken);
+        }
+        if seed.next.is_none() && seed.floor.is_none() {
+            return Err(MaintenanceError::SeedNeeded);
+        }
+        tx.execute_batch(SCHEMA)?;
+        match read_receiver(tx)? {
+            Some(row) => same_issuer(&row, &seed.issuer)?,
+            None => create_receiver(tx, seed)?,
+        }
+        learn(tx, seed)?;
+        let (_, refused) = set_live_fences(tx, &seed.live)?;
+        let mut dropped = 0;
+        if let Some(next) = seed.next {
+            tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
+            dropped = drop_fences(tx, next, &seed.live)?;
+        }
+        tx.execute(statement::LEAVE, [])?;
+        let fences: i64 = tx.query_row("SELECT count(*) FROM main.fencepost_fence", [], |row| row.get(0))?;
+        let (device, inode) = identity(tx).columns();
+        let least = first_counter().max(i64::try_from(seen.greatest()).unwrap_or(i64::MAX).saturating_add(1));
+        tx.execute(statement::REOPEN, params![fresh_recovery_id(), device, inode, least, fences])?;
+        let incarnation = incarnation(tx)?;
+        if incarnation.recovery.is_none() {
+            return Err(MaintenanceError::Closed(Closure::MetadataMissing));
+        }
+        Ok(Recovered { incarnation, fences_dropped: dropped.unsigned_abs(), refused })
+    })?;
+    seen.note(recovered.incarnation.counter);
+    Ok(recovered)
+}
