@@ -1,8 +1,15 @@
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use rusqlite::Connection;
+use fencepost_core::fence::{Closure, Condition};
+use fencepost_sql::sqlite::{FIRST_SOUND_VERSION, Mode, SCHEMA, Trigger, guard_triggers};
+use rusqlite::{Connection, config::DbConfig};
 
-use crate::MaintenanceError;
+use crate::{
+    GuardedTable, MaintenanceError, Status,
+    describe::{reads_row_id, table_shape},
+    guard::guard_triggers_of,
+    status,
+};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,4 +20,295 @@ pub enum Severity {
     Warning,
     /// There is a way around the guard, or the receiver accepts nothing.
     Critical,
+}
+
+impl Severity {
+    /// The name in output.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Something that weakens the promise, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// A stable name, snake_case.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The table or trigger that it is about.
+    pub subject: Option<String>,
+    /// What was found.
+    pub found: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// What an audit looks at beyond the guarded tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditScope {
+    /// List tables that have no guard.
+    pub unguarded_tables: bool,
+}
+
+/// What an audit has found, worst first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// The findings; none means that no way around is known.
+    pub findings: Vec<Finding>,
+}
+
+impl Audit {
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn add(&mut self, code: &'static str, severity: Severity, subject: Option<&str>, found: String, fix: &str) {
+        let subject = subject.map(str::to_owned);
+        self.findings.push(Finding { code, severity, subject, found, fix: fix.to_owned() });
+    }
+}
+
+/// Lists every way around the guards that can be seen from this connection. Changes nothing.
+///
+/// What cannot be seen: another connection's settings (triggers or durability switched off there), edits of the file, and
+/// guards that were removed together with their entry in `fencepost_guard`.
+///
+/// # Errors
+/// When the database cannot be read. A closed or missing receiver is a finding.
+pub fn audit(connection: &Connection, scope: AuditScope) -> Result<Audit, MaintenanceError> {
+    let mut audit = Audit::default();
+    connection_settings(connection, &mut audit)?;
+    match status(connection) {
+        Ok(status) => receiver(connection, &status, &mut audit)?,
+        Err(MaintenanceError::Closed(Closure::NotGuarded)) => {
+            let fix = "guard a table: fencepost guard sqlite:PATH TABLE --domain EXPR";
+            audit.add("not_guarded", Severity::Critical, None, "this database was never guarded".into(), fix);
+        }
+        Err(MaintenanceError::Closed(why)) => closed(why, &mut audit),
+        Err(error) => return Err(error),
+    }
+    if scope.unguarded_tables {
+        unguarded_tables(connection, &mut audit)?;
+    }
+    audit.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(audit)
+}
+
+fn closed(why: Closure, audit: &mut Audit) {
+    let found = format!("the receiver is closed and refuses everything: {why}");
+    audit.add("closed", Severity::Critical, None, found, "recover it with what the coordinator says is live");
+}
+
+fn connection_settings(connection: &Connection, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    if rusqlite::version_number() < FIRST_SOUND_VERSION {
+        let found = format!("SQLite {} can corrupt a database in WAL mode", rusqlite::version());
+        audit.add(
+            "old_sqlite",
+            Severity::Warning,
+            None,
+            found,
+            "use SQLite 3.51.3 or later in every program that writes",
+        );
+    }
+    if !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER)? {
+        let found = "triggers are switched off on this connection".into();
+        audit.add("triggers_off", Severity::Critical, None, found, "switch them on; no guard fires without them");
+    }
+    if connection.db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA)? {
+        let found = "the schema is writable on this connection".into();
+        audit.add("writable_schema", Severity::Critical, None, found, "PRAGMA writable_schema = OFF");
+    }
+    let journal: String = connection.query_row("PRAGMA main.journal_mode", [], |row| row.get(0))?;
+    let synchronous: i64 = connection.query_row("PRAGMA main.synchronous", [], |row| row.get(0))?;
+    let in_memory = matches!(connection.path(), None | Some(""));
+    if journal == "off" || (journal == "memory" && !in_memory) {
+        let found = format!("journal_mode is {journal}: a crash inside a write can damage fences and rows alike");
+        audit.add("no_journal", Severity::Critical, None, found, "PRAGMA journal_mode = WAL");
+    }
+    let weak = synchronous == 0 || (synchronous == 1 && journal == "wal");
+    if weak && !in_memory {
+        let found =
+            "a commit of this connection can be lost in a power failure, and an acknowledged raise with it".into();
+        audit.add(
+            "not_durable",
+            Severity::Warning,
+            None,
+            found,
+            "PRAGMA synchronous = FULL on every connection that writes",
+        );
+    }
+    Ok(())
+}
+
+fn receiver(connection: &Connection, status: &Status, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    match status.condition {
+        Condition::Open => {}
+        Condition::Closed(why) => closed(why, audit),
+    }
+    own_records(connection, audit)?;
+    for table in &status.guarded {
+        guarded_table(connection, table, audit)?;
+    }
+    orphans(connection, status, audit)
+}
+
+/// Fencepost's own tables and triggers against what the schema makes in an empty database.
+fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    let own = |connection: &Connection| -> rusqlite::Result<BTreeMap<String, String>> {
+        let mut statement = connection.prepare(
+            "SELECT name, sql FROM main.sqlite_schema WHERE tbl_name LIKE 'fencepost\\_%' ESCAPE '\\' AND sql IS NOT NULL",
+        )?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    };
+    let fresh = Connection::open_in_memory()?;
+    fresh.execute_batch(SCHEMA)?;
+    let (expected, found) = (own(&fresh)?, own(connection)?);
+    for (name, sql) in &expected {
+        match found.get(name) {
+            Some(same) if same == sql => {}
+            Some(_) => {
+                let found = format!("{name} is not what Fencepost made");
+                audit.add(
+                    "records_altered",
+                    Severity::Critical,
+                    Some(name),
+                    found,
+                    "drop the trigger and recover the receiver",
+                );
+            }
+            None => {
+                let found = format!("{name} is missing: Fencepost's own records can be changed by hand");
+                audit.add(
+                    "records_unprotected",
+                    Severity::Critical,
+                    Some(name),
+                    found,
+                    "recover the receiver, which makes it anew",
+                );
+            }
+        }
+    }
+    for name in found.keys().filter(|name| !expected.contains_key(*name)) {
+        let found = format!("{name} is attached to Fencepost's own tables and was not made by it");
+        audit.add("records_altered", Severity::Warning, Some(name), found, "drop it");
+    }
+    let entries: i64 = connection.query_row("SELECT count(*) FROM main.fencepost_entry", [], |row| row.get(0))?;
+    if entries > 0 {
+        let found = "a transaction was committed while a domain was entered: that domain is open to everybody".into();
+        let fix = "any fenced write sweeps it away; look for a mutation that sends COMMIT";
+        audit.add("left_open", Severity::Critical, Some("fencepost_entry"), found, fix);
+    }
+    Ok(())
+}
+
+fn guarded_table(connection: &Connection, table: &GuardedTable, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    let name = Some(table.name.as_str());
+    let again = "guard the table again";
+    let shape = match table_shape(connection, &table.name) {
+        Ok(shape) => shape,
+        Err(MaintenanceError::Unguardable(why)) => {
+            let fix = "undo the change, or unguard the table and guard the one that took its place";
+            audit.add("not_coverable", Severity::Critical, name, why.to_string(), fix);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let triggers = guard_triggers_of(connection, &table.name)?;
+    let expected = |mode| -> Result<Option<Vec<Trigger>>, MaintenanceError> {
+        let reads = match reads_row_id(&shape, &table.domain) {
+            Ok(reads) => reads,
+            Err(MaintenanceError::Expression { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(guard_triggers(&shape, &table.domain, reads, mode).ok().map(sorted))
+    };
+    if triggers.is_empty() {
+        let found = format!("{} is registered as guarded and has no triggers", table.name);
+        audit.add("guard_missing", Severity::Critical, name, found, again);
+    } else if expected(Mode::Observe)?.as_ref() == Some(&triggers) {
+        let found = format!("the guard of {} only observes: nothing is refused", table.name);
+        audit.add("guard_observes", Severity::Warning, name, found, "guard the table again without observing");
+    } else if expected(Mode::Enforce)?.as_ref() != Some(&triggers) {
+        let found =
+            format!("the triggers of {} do not match its columns and unique indexes, or were changed", table.name);
+        audit.add("guard_outdated", Severity::Critical, name, found, again);
+    }
+    ignoring_triggers(connection, &table.name, audit)
+}
+
+fn sorted(mut triggers: Vec<Trigger>) -> Vec<Trigger> {
+    triggers.sort_by(|a, b| a.name.cmp(&b.name));
+    triggers
+}
+
+/// A trigger that leaves its statement with RAISE(IGNORE) takes the guard's later checks with it.
+fn ignoring_triggers(connection: &Connection, table: &str, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    let mut statement = connection.prepare(
+        "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE
+         AND name NOT LIKE 'fencepost\\_guard\\_%' ESCAPE '\\' AND replace(upper(sql), ' ', '') LIKE '%RAISE(IGNORE)%'",
+    )?;
+    let names: Vec<String> = statement.query_map([table], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for name in names {
+        let found =
+            format!("trigger {name} leaves with RAISE(IGNORE), which skips the guard's checks after the change");
+        audit.add(
+            "ignoring_trigger",
+            Severity::Warning,
+            Some(&name),
+            found,
+            "raise ABORT there, or check in the statement",
+        );
+    }
+    Ok(())
+}
+
+fn orphans(connection: &Connection, status: &Status, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT tbl_name FROM main.sqlite_schema
+         WHERE type = 'trigger' AND name LIKE 'fencepost\\_guard\\_%' ESCAPE '\\'",
+    )?;
+    let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for table in tables {
+        if !status.guarded.iter().any(|guarded| guarded.name.eq_ignore_ascii_case(&table)) {
+            let found = format!(
+                "{table} has guard triggers and is not registered as guarded: it was renamed, or its entry removed"
+            );
+            audit.add(
+                "guard_unregistered",
+                Severity::Warning,
+                Some(&table),
+                found,
+                "guard it again under its present name",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn unguarded_tables(connection: &Connection, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    let mut statement = connection.prepare(
+        "SELECT name FROM main.sqlite_schema AS t WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+         AND name NOT LIKE 'fencepost\\_%' ESCAPE '\\' AND NOT EXISTS (SELECT 1 FROM main.sqlite_schema AS g
+         WHERE g.type = 'trigger' AND g.tbl_name = t.name AND g.name LIKE 'fencepost\\_guard\\_%' ESCAPE '\\') ORDER BY name",
+    )?;
+    let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for table in tables {
+        let found = format!("{table} has no guard: any client can change it");
+        audit.add("unguarded_table", Severity::Notice, Some(&table), found, "guard it if leases are to protect it");
+    }
+    Ok(())
 }

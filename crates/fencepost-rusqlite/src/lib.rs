@@ -47,6 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod audit;
 mod blocking;
 mod collect;
 mod describe;
@@ -61,6 +62,7 @@ mod rejected;
 mod status;
 mod transaction;
 
+pub use audit::{Audit, AuditScope, Finding, Severity, audit};
 pub use collect::{Collected, collect};
 pub use entered::{Entered, Entry};
 pub use fencepost_core::fence::Verdict;
