@@ -26,7 +26,7 @@ fn a_restart_keeps_leases_and_skips_the_numbers_that_were_reserved() {
 
 /// T3: with a grace at every restart a dead holder would live for ever.
 ///
-/// Mutant: `session.mark.filter(|_| same_boot)` replaced by `None`.
+/// Mutants: `session.mark.filter(|_| same_boot)` or `lease.mark.filter(|_| same_boot)` replaced by `None`.
 #[test]
 fn t3_restarts_more_often_than_a_ttl_do_not_keep_a_dead_holder_alive() {
     let mut world = World::new();
@@ -38,6 +38,7 @@ fn t3_restarts_more_often_than_a_ttl_do_not_keep_a_dead_holder_alive() {
         world.at(world.now);
         assert_eq!(world.holder_of("d").is_some(), held, "restart {restart}");
     }
+    assert!(world.read(dead).is_err(), "the session ends as well as its lease");
 }
 
 /// T4: a grace given once must not cost a healthy holder its lease at the second restart.
