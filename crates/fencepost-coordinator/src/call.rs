@@ -152,6 +152,31 @@ pub struct AcquireRequest {
     pub wait: Wait,
 }
 
+impl AcquireRequest {
+    /// An acquire by an open session under contract `safety`, without limits, metadata or waiting.
+    #[must_use]
+    pub fn new(key: &SessionKey, domain: Domain, request: RequestId) -> Self {
+        Self {
+            caller: key.into(),
+            domain,
+            request,
+            contract: Contract::default(),
+            terms: Terms::default(),
+            metadata: Metadata::default(),
+            renew: false,
+            wait: Wait::from_millis(0).expect("not to wait is allowed"),
+        }
+    }
+}
+
+impl Opened {
+    /// What further calls of the session are made with.
+    #[must_use]
+    pub fn key(&self) -> SessionKey {
+        SessionKey { session: self.session.session, secret: self.secret.clone() }
+    }
+}
+
 /// On whose behalf an acquire is made.
 #[derive(Clone, Debug)]
 pub enum RequestCaller {

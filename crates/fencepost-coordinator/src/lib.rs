@@ -13,5 +13,7 @@ mod error;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 
-pub use call::{AcquireRequest, Answered, Coordinator, Granted, Opened, RequestCaller, SessionKey, Watch, WatchedEvent};
+pub use call::{
+    AcquireRequest, Answered, Coordinator, Granted, Opened, RequestCaller, SessionKey, Watch, WatchedEvent,
+};
 pub use error::{CallError, Refused};

@@ -1,0 +1,257 @@
+use std::{fs, path::Path, time::Duration};
+
+use fencepost_core::{Epoch, Issuer};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, params};
+
+use super::{EachRow, Header, Row, Store, StoreError, Upkeep, layout};
+
+/// The name of the database inside the data directory.
+pub(in crate::embedded) const DATABASE_FILE: &str = "coordinator.sqlite";
+
+/// How long another connection (a backup, a person with the `sqlite3` shell) may keep the file locked before a commit
+/// counts as failed.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Log rows, and parts of old snapshots, removed at one time.
+const TRIM_ROWS: u64 = 128;
+const TRIM_PARTS: u64 = 4;
+
+/// The write-ahead log is copied back when nothing else is to be done, from this many pages on (1 MiB).
+const TIDY_IDLE_PAGES: u64 = 256;
+/// And under load from this many on (32 MiB).
+const TIDY_NOW_PAGES: u64 = 8_192;
+
+/// A store in one SQLite file: WAL, `synchronous = FULL`, so a commit is on the disk when it returns.
+pub(in crate::embedded) struct SqliteStore {
+    connection: Connection,
+    page_bytes: u64,
+    /// About how many pages the write-ahead log has grown by since it was last copied back.
+    wal_pages: u64,
+}
+
+/// Why a file was not opened.
+#[derive(Debug)]
+pub(in crate::embedded) enum OpenFailure {
+    /// It has no tables at all: nobody has initialised it.
+    Empty,
+    /// It is some other program's.
+    Foreign,
+    /// It has a layout this version does not know.
+    Layout(i64),
+    /// Everything else.
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for OpenFailure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(StoreError::from(error))
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+                Self::Damaged(error.to_string())
+            }
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl SqliteStore {
+    /// The version of the layout that this program reads and writes.
+    pub(in crate::embedded) const LAYOUT: i64 = layout::LAYOUT;
+
+    /// Makes the tables and writes who the coordinator is, all or nothing.
+    pub(in crate::embedded) fn create(
+        dir: &Path,
+        issuer: &Issuer,
+        epoch: Epoch,
+        created_unix_ms: u64,
+    ) -> Result<(), OpenFailure> {
+        let mut connection = connect(&dir.join(DATABASE_FILE), OpenFlags::SQLITE_OPEN_CREATE)?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(layout::CREATE)?;
+        transaction
+            .execute(layout::INSERT_STORE, params![issuer.as_str(), u32::from(epoch), column(created_unix_ms)])?;
+        transaction.pragma_update(None, "application_id", layout::APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", layout::LAYOUT)?;
+        transaction.commit()?;
+        drop(connection);
+        // The file's name is durable only when its directory is.
+        fs::File::open(dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(|error| OpenFailure::Store(StoreError::Failed(format!("{}: {error}", dir.display()))))
+    }
+
+    /// Opens what [`create`](Self::create) made.
+    ///
+    /// Everything found in the write-ahead log is copied into the database and synced before this returns: after a
+    /// failed sync the kernel may show pages that never reached the disk, and nothing may be built upon those.
+    pub(in crate::embedded) fn open(path: &Path) -> Result<Self, OpenFailure> {
+        let connection = connect(path, OpenFlags::empty())?;
+        let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let layout_found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if application != layout::APPLICATION_ID {
+            let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+            return Err(if tables == 0 { OpenFailure::Empty } else { OpenFailure::Foreign });
+        }
+        if layout_found != layout::LAYOUT {
+            return Err(OpenFailure::Layout(layout_found));
+        }
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0 })
+    }
+
+    /// Runs one statement that is conditional on the start number; no row changed means that a later start is there.
+    fn change(&mut self, sql: &str, bytes: usize, params: impl Params) -> Result<(), StoreError> {
+        self.wal_pages += bytes as u64 / self.page_bytes + 2;
+        let changed = self.connection.prepare_cached(sql)?.execute(params)?;
+        match changed {
+            0 => Err(StoreError::Deposed { by: self.latest_start()? }),
+            _ => Ok(()),
+        }
+    }
+
+    fn latest_start(&self) -> Result<u64, StoreError> {
+        let start: i64 = self.connection.prepare_cached(layout::READ_START)?.query_row([], |row| row.get(0))?;
+        number(start)
+    }
+
+    fn each_row(&self, sql: &str, params: impl Params, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            let checksum: i64 = row.get(2)?;
+            let row = Row {
+                id: number(row.get(0)?)?,
+                start: number(row.get(1)?)?,
+                checksum: u32::try_from(checksum).map_err(|_| damaged("a checksum", checksum))?,
+                bytes: row.get_ref(3)?.as_blob().map_err(|error| StoreError::Damaged(error.to_string()))?,
+            };
+            each(row).map_err(StoreError::Damaged)?;
+        }
+        Ok(())
+    }
+}
+
+impl Store for SqliteStore {
+    fn header(&mut self) -> Result<Header, StoreError> {
+        let row = self
+            .connection
+            .query_row(layout::READ_STORE, [], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    [row.get::<_, i64>(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?],
+                ))
+            })
+            .optional()?;
+        let Some((issuer, [epoch, created, start, covers, parts])) = row else {
+            return Err(StoreError::Damaged("its table `store` is empty".to_owned()));
+        };
+        Ok(Header {
+            issuer: Issuer::new(&issuer).map_err(|error| StoreError::Damaged(error.to_string()))?,
+            epoch: u32::try_from(epoch)
+                .ok()
+                .and_then(|epoch| Epoch::new(epoch).ok())
+                .ok_or_else(|| damaged("an epoch", epoch))?,
+            created_unix_ms: number(created)?,
+            start: number(start)?,
+            snapshot_covers: number(covers)?,
+            snapshot_parts: number(parts)?,
+        })
+    }
+
+    fn take_start(&mut self) -> Result<u64, StoreError> {
+        let start: i64 = self.connection.query_row(layout::TAKE_START, [], |row| row.get(0))?;
+        number(start)
+    }
+
+    fn append(&mut self, row: Row<'_>) -> Result<(), StoreError> {
+        self.change(
+            layout::APPEND,
+            row.bytes.len(),
+            params![column(row.id), column(row.start), row.checksum, row.bytes],
+        )
+    }
+
+    fn confirm(&mut self, start: u64) -> Result<(), StoreError> {
+        match self.latest_start()? {
+            latest if latest == start => Ok(()),
+            by => Err(StoreError::Deposed { by }),
+        }
+    }
+
+    fn probe(&mut self, start: u64) -> Result<(), StoreError> {
+        self.change(layout::PROBE, 0, params![column(start)])
+    }
+
+    fn read_log(&mut self, after: u64, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        self.each_row(layout::READ_LOG, params![column(after)], each)
+    }
+
+    fn put_snapshot_part(&mut self, covers: u64, part: Row<'_>) -> Result<(), StoreError> {
+        self.change(
+            layout::PUT_PART,
+            part.bytes.len(),
+            params![column(covers), column(part.id), column(part.start), part.checksum, part.bytes],
+        )
+    }
+
+    fn adopt_snapshot(&mut self, covers: u64, parts: u64, start: u64) -> Result<(), StoreError> {
+        self.change(layout::ADOPT, 0, params![column(covers), column(parts), column(start)])
+    }
+
+    fn read_snapshot(&mut self, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        self.each_row(layout::READ_SNAPSHOT, [], each)
+    }
+
+    fn trim(&mut self, start: u64) -> Result<bool, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let rows = transaction.prepare_cached(layout::TRIM_LOG)?.execute(params![column(start), column(TRIM_ROWS)])?;
+        let parts =
+            transaction.prepare_cached(layout::TRIM_SNAPSHOTS)?.execute(params![column(start), column(TRIM_PARTS)])?;
+        transaction.commit()?;
+        self.wal_pages += (rows + parts) as u64 + 2;
+        Ok(rows + parts > 0)
+    }
+
+    fn tidy(&mut self) -> Result<(), StoreError> {
+        let busy: i64 = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
+        self.wal_pages = if busy == 0 { 0 } else { self.wal_pages / 2 };
+        Ok(())
+    }
+
+    fn upkeep(&self) -> Upkeep {
+        match self.wal_pages {
+            TIDY_NOW_PAGES.. => Upkeep::Now,
+            TIDY_IDLE_PAGES.. => Upkeep::WhenIdle,
+            _ => Upkeep::NotNeeded,
+        }
+    }
+}
+
+fn connect(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
+}
+
+/// A number for a signed column. All of them count up from zero in steps, far from the end.
+fn column(number: u64) -> i64 {
+    i64::try_from(number).expect("no counter of the store comes near 2^63")
+}
+
+fn number(column: i64) -> Result<u64, StoreError> {
+    u64::try_from(column).map_err(|_| damaged("a counter", column))
+}
+
+fn damaged(what: &str, found: i64) -> StoreError {
+    StoreError::Damaged(format!("{found} stands where {what} should"))
+}
