@@ -1,0 +1,235 @@
+//! The thread of one session: heartbeats on time, and every call of its handles.
+
+use std::{sync::Arc, time::Duration};
+
+use fencepost_coordinator::{Answered, CallError, Coordinator, Opened, SessionKey};
+use fencepost_core::{
+    Domain, Holder, Moment, RequestId, Ttl,
+    holder::{Attempt, Confirmed, Holdings},
+    lease::{ConfirmedLease, Heartbeat, HeartbeatRefusal, Released, SessionEnd},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    Clock, CloseError, OpenError, ReleaseError,
+    acquire::Order,
+    pending::{self, Reply},
+    session::Handle,
+    shared::{HoldId, Shared},
+};
+
+/// What handles ask of the session's thread.
+pub(crate) enum Command {
+    Acquire { handle: Arc<Handle>, order: Box<Order>, reply: Reply },
+    Release { hold: HoldId, reply: Option<oneshot::Sender<Result<Released, ReleaseError>>> },
+    Close { reply: oneshot::Sender<Result<(), CloseError>> },
+}
+
+/// An acquire that may have been granted and that nobody waits for any more. Its lease shows up as unclaimed in the
+/// answer to a heartbeat, and is given back then.
+#[derive(Clone, Debug)]
+pub(crate) struct Abandoned {
+    pub(crate) domain: Domain,
+    pub(crate) request: RequestId,
+}
+
+type HeartbeatAnswer = Result<Answered<Heartbeat>, CallError<HeartbeatRefusal>>;
+
+/// Opens the session, hands its handle to `reply`, and keeps the session alive until the last handle is gone.
+pub(crate) async fn open_and_keep<C: Coordinator>(
+    coordinator: Arc<C>,
+    holder: Holder,
+    ttl: Ttl,
+    clock: Arc<dyn Clock>,
+    reply: oneshot::Sender<Result<Arc<Handle>, OpenError>>,
+) {
+    let sent = clock.now();
+    let opening = timeout(pending::attempt_limit(ttl), coordinator.open_session(holder.clone(), ttl));
+    let opened = opening.await.unwrap_or_else(|_| {
+        Err(CallError::Unreachable { why: "no answer in time".to_owned(), may_have_happened: true })
+    });
+    let Answered { answer: Opened { session, secret }, elapsed, .. } = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let _ = reply.send(Err(error.into()));
+            return;
+        }
+    };
+    let confirmed = Confirmed { sent, elapsed, remaining_ms: session.remaining_ms };
+    let holdings = Holdings::open(ttl, confirmed, pending::jitter());
+    let shared = Arc::new(Shared::new(session.session, clock, holdings));
+    let (sender, commands) = mpsc::unbounded_channel();
+    let handle = Handle { shared: shared.clone(), commands: sender, holder, ttl };
+    // Where the caller has left, the handle is dropped here, the channel is closed, and the session is ended.
+    let _ = reply.send(Ok(Arc::new(handle)));
+    let keeper = Keeper {
+        coordinator,
+        key: SessionKey { session: session.session, secret },
+        ttl,
+        shared,
+        heartbeats: JoinSet::new(),
+        acquires: JoinSet::new(),
+        releases: JoinSet::new(),
+        abandoned: Vec::new(),
+    };
+    keeper.keep(commands).await;
+}
+
+struct Keeper<C> {
+    coordinator: Arc<C>,
+    key: SessionKey,
+    ttl: Ttl,
+    shared: Arc<Shared>,
+    /// At most one is under way.
+    heartbeats: JoinSet<(Attempt, HeartbeatAnswer)>,
+    acquires: JoinSet<Option<Abandoned>>,
+    releases: JoinSet<()>,
+    abandoned: Vec<(Moment, Abandoned)>,
+}
+
+impl<C: Coordinator> Keeper<C> {
+    async fn keep(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let reply = loop {
+            let pause = self.look_at_the_clock();
+            tokio::select! {
+                biased;
+                Some(beat) = self.heartbeats.join_next() => self.answered(beat),
+                command = commands.recv() => match command {
+                    Some(Command::Acquire { handle, order, reply }) => self.acquire(handle, *order, reply),
+                    Some(Command::Release { hold, reply }) => self.release(hold, reply),
+                    Some(Command::Close { reply }) => break Some(reply),
+                    None => break None,
+                },
+                Some(acquired) = self.acquires.join_next() => self.acquired(acquired.ok().flatten()),
+                Some(_) = self.releases.join_next() => {}
+                () = self.shared.changed.notified() => {}
+                () = sleep(pause) => {}
+            }
+        };
+        let result = self.end().await;
+        if let Some(reply) = reply {
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Does what is due, and says for how long nothing will be.
+    fn look_at_the_clock(&mut self) -> Duration {
+        let is_idle = self.heartbeats.is_empty();
+        let (attempt, wake, now) = self.shared.with(|holdings, now| {
+            holdings.expire(now);
+            let is_due = is_idle && holdings.next_heartbeat().is_some_and(|due| due <= now);
+            let attempt = is_due.then(|| holdings.heartbeat(now));
+            let heartbeat = holdings.next_heartbeat().filter(|_| is_idle && !is_due);
+            let wake = heartbeat.into_iter().chain(holdings.next_deadline()).min();
+            (attempt, wake, now)
+        });
+        if let Some(attempt) = attempt {
+            self.beat(attempt);
+        }
+        // The runtime's timers stand still while the machine sleeps, and its clock may be a simulated one: the thread
+        // looks again every now and then, whatever it expects.
+        let glance = (self.ttl.get() / 20).min(Duration::from_secs(1));
+        wake.map_or(glance, |wake| wake.since(now).min(glance)).max(Duration::from_millis(1))
+    }
+
+    fn beat(&mut self, attempt: Attempt) {
+        let (coordinator, key, limit) = (self.coordinator.clone(), self.key.clone(), pending::attempt_limit(self.ttl));
+        self.heartbeats.spawn(async move {
+            let answer = timeout(limit, coordinator.heartbeat(&key, attempt.claim())).await;
+            let no_answer = CallError::Unreachable { why: "no answer in time".to_owned(), may_have_happened: true };
+            (attempt, answer.unwrap_or(Err(no_answer)))
+        });
+    }
+
+    fn answered(&mut self, beat: Result<(Attempt, HeartbeatAnswer), tokio::task::JoinError>) {
+        let jitter = pending::jitter();
+        let Ok((attempt, answer)) = beat else {
+            // The driver panicked. That is no answer, and the next attempt may fare better.
+            return self.shared.with(|holdings, now| holdings.unanswered(now, jitter));
+        };
+        match answer {
+            Ok(Answered { answer, elapsed, .. }) => {
+                self.shared.with(|holdings, now| holdings.confirmed(&attempt, &answer, elapsed, now, jitter));
+                self.give_back_abandoned(&answer.unclaimed);
+            }
+            Err(CallError::Refused(refusal)) => {
+                self.shared.with(|holdings, now| holdings.refused(&attempt, refusal, now));
+            }
+            Err(
+                CallError::Invalid(_)
+                | CallError::Unavailable { .. }
+                | CallError::Unreachable { .. }
+                | CallError::Protocol { .. },
+            ) => self.shared.with(|holdings, now| holdings.unanswered(now, jitter)),
+        }
+    }
+
+    fn acquire(&mut self, handle: Arc<Handle>, order: Order, reply: Reply) {
+        self.acquires.spawn(pending::acquire(self.coordinator.clone(), self.key.clone(), handle, order, reply));
+    }
+
+    fn acquired(&mut self, abandoned: Option<Abandoned>) {
+        let Some(abandoned) = abandoned else { return };
+        let now = self.shared.now();
+        self.abandoned.push((now, abandoned));
+        // The answer to a heartbeat will show whether there is a grant that nobody claims.
+        self.shared.hurry();
+    }
+
+    fn release(&mut self, hold: HoldId, reply: Option<oneshot::Sender<Result<Released, ReleaseError>>>) {
+        if self.shared.over().is_some() {
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(ReleaseError::SessionOver));
+            }
+            return;
+        }
+        self.releases.spawn(pending::release(self.coordinator.clone(), self.key.clone(), self.ttl, hold, reply));
+    }
+
+    /// A release that names the wrong hold changes nothing, so every abandoned request of the domain is tried.
+    fn give_back_abandoned(&mut self, unclaimed: &[ConfirmedLease]) {
+        let now = self.shared.now();
+        // A grant made after this has ended by itself, or its call is still waiting somewhere on the network.
+        let remembered = self.ttl.get() * 2;
+        self.abandoned.retain(|(since, _)| now.since(*since) < remembered);
+        let found: Vec<HoldId> = unclaimed
+            .iter()
+            .flat_map(|lease| {
+                let abandoned = self.abandoned.iter().map(|(_, abandoned)| abandoned);
+                pending::requests_of(abandoned, &lease.domain)
+                    .map(|request| HoldId { lease: lease.lease, request })
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        for hold in found {
+            self.release(hold, None);
+        }
+    }
+
+    /// Ends the session at the coordinator, where it still lives and nothing was left to expire.
+    async fn end(mut self) -> Result<(), CloseError> {
+        let was_over = self.shared.over();
+        self.shared.end(SessionEnd::Ended);
+        self.heartbeats.shutdown().await;
+        self.acquires.shutdown().await;
+        let left = self.shared.left_to_expire();
+        let waits_for_expiry = left.is_some_and(|left| self.shared.now().since(left) < self.ttl.get());
+        if was_over.is_some() || waits_for_expiry {
+            return Ok(());
+        }
+        let call = || self.coordinator.end_session(&self.key);
+        let ended = pending::until_decided(pending::end_patience(self.ttl), pending::attempt_limit(self.ttl), call);
+        ended.await.map_err(CloseError)
+    }
+}
+
+/// Whatever ends the thread, a panic included, no handle goes on believing.
+impl<C> Drop for Keeper<C> {
+    fn drop(&mut self) {
+        self.shared.end(SessionEnd::Ended);
+    }
+}
