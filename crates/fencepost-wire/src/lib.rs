@@ -32,6 +32,8 @@ mod release;
 mod session;
 mod snapshot;
 
+pub use fencepost_receiver::{VerdictCode, header};
+
 pub use acquire::{AcquireAnswer, AcquireBody, SentMetadata};
 pub use code::{ErrorCode, UnknownCode};
 pub use decode::{Malformed, decode};
