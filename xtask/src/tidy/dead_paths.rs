@@ -1,4 +1,5 @@
-//! Paths that lead nowhere: links and file names in the docs, functions and types named in `ARCHITECTURE.md`.
+//! Paths that lead nowhere: links and file names in the docs, file names in documentation comments, functions and types
+//! named in `ARCHITECTURE.md`.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let paths = line.spans.iter().filter(|span| is_path(span));
             let dead = paths.filter(|path| !tree.has(path));
             findings.extend(dead.map(|path| Finding::new(page, line.number, format!("`{path}` does not exist"))));
+        }
+    }
+    for (path, text) in tree.ending(".rs") {
+        let (numbers, documentation) = rust_source::documentation(text);
+        for line in markdown::lines(&documentation) {
+            let dead = line.spans.iter().filter(|span| is_path(span) && !tree.has(span));
+            let at = numbers[line.number - 1];
+            findings.extend(dead.map(|span| Finding::new(path, at, format!("`{span}` does not exist"))));
         }
     }
     if let Some(text) = tree.text(ARCHITECTURE) {
@@ -149,6 +158,12 @@ mod tests {
     fn named_paths_exist() {
         assert!(messages("README.md", "`crates/a/src/seal.rs`, `crates/a/`, `crates/*/src`, `cargo run`").is_empty());
         assert_eq!(messages("README.md", "`crates/b/`"), ["README.md:1: `crates/b/` does not exist"]);
+    }
+
+    #[test]
+    fn named_paths_exist_in_documentation_too() {
+        let text = "// `crates/b/`\nf();\n/// See `docs/there.md` and\n/// `docs/gone.md`.\n";
+        assert_eq!(messages("crates/a/src/x.rs", text), ["crates/a/src/x.rs:4: `docs/gone.md` does not exist"]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Every dependency is argued for: each has a line in `docs/dependencies.md`, and each line there has a dependency.
+//! Every dependency is argued for: each has a line in `docs/dependencies.md`, each line there has a dependency, and
+//! nothing is held ready in the root manifest that nobody uses.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +8,19 @@ use serde_json::Value;
 use super::{Finding, tree::Tree};
 
 const PAGE: &str = "docs/dependencies.md";
+const MANIFEST: &str = "Cargo.toml";
 
 pub(super) fn check(tree: &Tree, metadata: &Value) -> Vec<Finding> {
-    let mut used = of_members(metadata);
-    used.extend(of_workspace(tree.text("Cargo.toml").unwrap_or_default()));
+    let used = of_members(metadata);
+    let idle = of_workspace(tree.text(MANIFEST).unwrap_or_default()).into_iter().filter(|name| !used.contains(name));
+    let idle = idle.map(|name| Finding::new(MANIFEST, 0, format!("`{name}` is used by no member: remove it")));
     let argued = argued(tree.text(PAGE).unwrap_or_default());
     let missing = used.iter().filter(|name| !argued.iter().any(|(_, argued)| argued == *name));
     let dead = argued.iter().filter(|(_, name)| !used.contains(name));
     let missing = missing.map(|name| Finding::new(PAGE, 0, format!("has no line that argues for `{name}`")));
     let dead =
         dead.map(|(line, name)| Finding::new(PAGE, *line, format!("`{name}` is no dependency: remove the line")));
-    missing.chain(dead).collect()
+    idle.chain(missing).chain(dead).collect()
 }
 
 /// What the members name, from anywhere but this workspace.
@@ -55,15 +58,16 @@ mod tests {
 
     #[test]
     fn every_dependency_has_a_line_and_every_line_a_dependency() {
-        let manifest = "[workspace.dependencies]\nown = { path = \"crates/own\" }\nserde = \"1\"\n# no = 1\nhttp.version = \"1\"\n\n[profile.dev]\nx = 1\n";
+        let manifest = "[workspace.dependencies]\nown = { path = \"crates/own\" }\nidle = \"1\"\nserde = \"1\"\n# no = 1\nhttp.version = \"1\"\n\n[profile.dev]\nx = 1\n";
         let metadata = json!({"packages": [{"dependencies": [
-            {"name": "serde", "path": null}, {"name": "own", "path": "p"}, {"name": "anyhow"}]}]});
+            {"name": "serde", "path": null}, {"name": "own", "path": "p"}, {"name": "anyhow"}, {"name": "http"}]}]});
         let page = "| crate | what for |\n|---|---|\n| `serde` | data |\n| `gone` | nothing |\n";
-        let tree = Tree::of([("Cargo.toml", manifest), (PAGE, page)]);
+        let tree = Tree::of([(MANIFEST, manifest), (PAGE, page)]);
         let found: Vec<String> = check(&tree, &metadata).iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
             [
+                "Cargo.toml: `idle` is used by no member: remove it",
                 "docs/dependencies.md: has no line that argues for `anyhow`",
                 "docs/dependencies.md: has no line that argues for `http`",
                 "docs/dependencies.md:4: `gone` is no dependency: remove the line",

@@ -22,21 +22,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (path, text) in tree.ending(".rs") {
-        let numbers: Vec<(usize, String)> = documentation(text);
-        let documentation: Vec<&str> = numbers.iter().map(|(_, text)| text.as_str()).collect();
-        let documentation = documentation.join("\n");
+        let (numbers, documentation) = rust_source::documentation(text);
         for line in markdown::lines(&documentation) {
-            findings.extend(used(&line.prose, &banned).map(|why| Finding::new(path, numbers[line.number - 1].0, why)));
+            findings.extend(used(&line.prose, &banned).map(|why| Finding::new(path, numbers[line.number - 1], why)));
         }
     }
     findings
-}
-
-/// The documentation of a file, with the numbers of its lines.
-fn documentation(text: &str) -> Vec<(usize, String)> {
-    let lines = rust_source::lines(text);
-    let docs = lines.iter().enumerate().filter_map(|(at, line)| Some((at + 1, line.doc()?.to_owned())));
-    docs.collect()
 }
 
 struct Banned {

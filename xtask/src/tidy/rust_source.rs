@@ -41,6 +41,14 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
     lines
 }
 
+/// The documentation comments of a file as one text, with the number that each of its lines has in the file.
+pub(super) fn documentation(text: &str) -> (Vec<usize>, String) {
+    let lines = lines(text);
+    let docs = lines.iter().enumerate().filter_map(|(at, line)| Some((at + 1, line.doc()?)));
+    let (numbers, docs): (Vec<usize>, Vec<&str>) = docs.unzip();
+    (numbers, docs.join("\n"))
+}
+
 enum State {
     Code,
     LineComment,
