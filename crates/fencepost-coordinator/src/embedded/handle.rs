@@ -23,7 +23,7 @@ use tokio::sync::{broadcast, oneshot};
 use super::{
     Clock, Identity, NotReady, Statistics,
     facts::Facts,
-    message::{Call, Decided, Message, Reply, Unanswered},
+    message::{Call, Decided, Message, Reply, Settled, Unanswered},
     random,
     writer::SHUT_DOWN,
 };
@@ -125,8 +125,7 @@ impl Embedded {
 
     async fn call<R>(&self, command: Command) -> Result<Decided, CallError<R>> {
         let received = self.shared.clock.now();
-        let (ticket, answer) = self.send(command, received)?;
-        let _ = ticket;
+        let (_, answer) = self.send(command, received)?;
         receive(answer).await
     }
 
@@ -134,7 +133,7 @@ impl Embedded {
         &self,
         command: Command,
         received: Duration,
-    ) -> Result<(Ticket, oneshot::Receiver<Result<Decided, Unanswered>>), CallError<R>> {
+    ) -> Result<(Ticket, oneshot::Receiver<Settled>), CallError<R>> {
         let (to, answer) = oneshot::channel();
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Relaxed));
         let call = Call { ticket, command, reply: Reply { received, to } };
@@ -151,7 +150,7 @@ impl Embedded {
     }
 }
 
-async fn receive<R>(answer: oneshot::Receiver<Result<Decided, Unanswered>>) -> Result<Decided, CallError<R>> {
+async fn receive<R>(answer: oneshot::Receiver<Settled>) -> Result<Decided, CallError<R>> {
     match answer.await {
         Ok(Ok(decided)) => Ok(decided),
         Ok(Err(Unanswered { why, may_have_happened })) => Err(CallError::Unavailable { why, may_have_happened }),

@@ -116,6 +116,12 @@ impl MemoryStore {
         }
     }
 
+    /// The latest start number.
+    #[must_use]
+    pub fn latest_start(&self) -> u64 {
+        self.content().header.as_ref().map_or(0, |header| header.start)
+    }
+
     /// How many log rows there are.
     #[must_use]
     pub fn log_rows(&self) -> usize {
