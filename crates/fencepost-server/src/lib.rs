@@ -8,6 +8,25 @@
 //! [`Metrics`] are the figures shown at `/metrics`. They are made first, because the coordinator is opened with their
 //! observer, and they also take what receivers in the same process have to tell.
 //!
+//! ```
+//! # #[cfg(feature = "embedded")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use fencepost_coordinator::embedded::testing::MemoryStore;
+//! use fencepost_server::{Metrics, Options, Server};
+//!
+//! let metrics = Metrics::new();
+//! let store = fencepost_coordinator::embedded::Options { observer: Some(metrics.commit_observer()), ..Default::default() };
+//! let coordinator = MemoryStore::new().open(store); // `Embedded::open(dir, store)` keeps what it grants
+//! let server = Server::bind("127.0.0.1:0", coordinator, metrics, Options::default()).await?;
+//! println!("http://{}", server.local_addr()?);
+//! server.serve(async { /* a signal */ }).await;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "embedded"))]
+//! # fn main() {}
+//! ```
+//!
 //! Failures are answers: whatever a client sends, it gets a problem with a code and a next step, and the server goes
 //! on. See [`fencepost_wire`] for the words.
 
@@ -15,6 +34,8 @@ mod app;
 mod auth;
 mod body;
 mod calls;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod hub;
 mod inspect;
 mod loopback;
