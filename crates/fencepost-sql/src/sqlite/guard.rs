@@ -71,6 +71,9 @@ impl Moment {
 /// trigger fires for them. A partial unique index is looked up like a whole one, which can refuse a write that it
 /// would not have displaced and never lets one pass.
 ///
+/// Before an insert, a rowid that the database is yet to choose shows as -1. So the row with rowid -1 is not looked up
+/// then, and inserting a row with rowid -1 is refused when it is there.
+///
 /// `domain_reads_row_id` says that the expression reads the column that is the rowid. Where the database is to choose
 /// it, the domain is not known before the row is there.
 ///
@@ -96,6 +99,13 @@ fn coverable(table: &TableShape) -> Result<(), Unguardable> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Whether the rowid of a new row may show as -1 because the database is yet to choose it.
+#[derive(Clone, Copy)]
+enum Unchosen {
+    Possible,
+    Impossible,
 }
 
 struct Guard<'a> {
@@ -124,11 +134,17 @@ impl Guard<'_> {
     /// What is refused: a change for which any of these holds.
     fn refused(&self, moment: Moment) -> Vec<String> {
         match moment {
-            Moment::BeforeInsert => once(self.unentered_unless_chosen()).chain(self.displaced()).collect(),
-            Moment::AfterInsert | Moment::AfterUpdate => vec![self.unentered("NEW")],
-            Moment::BeforeUpdate => {
-                [self.unentered("OLD"), self.unentered("NEW")].into_iter().chain(self.displaced()).collect()
+            Moment::BeforeInsert => {
+                once(self.unentered_unless_chosen()).chain(self.displaced(Unchosen::Possible)).collect()
             }
+            Moment::AfterInsert => {
+                once(self.unentered("NEW")).chain(self.row_id_of("NEW").map(|id| format!("{id} = -1"))).collect()
+            }
+            Moment::AfterUpdate => vec![self.unentered("NEW")],
+            Moment::BeforeUpdate => [self.unentered("OLD"), self.unentered("NEW")]
+                .into_iter()
+                .chain(self.displaced(Unchosen::Impossible))
+                .collect(),
             Moment::BeforeDelete => vec![self.unentered("OLD")],
         }
     }
@@ -136,7 +152,7 @@ impl Guard<'_> {
     /// What is noted, so that one change is noted once: before it happens, but for a row whose domain is known after.
     fn noted(&self, moment: Moment) -> Vec<String> {
         match moment {
-            Moment::BeforeInsert if self.domain_comes_late() => self.displaced(),
+            Moment::BeforeInsert if self.domain_comes_late() => self.displaced(Unchosen::Possible),
             Moment::AfterInsert if !self.domain_comes_late() => Vec::new(),
             Moment::AfterUpdate => Vec::new(),
             Moment::BeforeInsert | Moment::AfterInsert | Moment::BeforeUpdate | Moment::BeforeDelete => {
@@ -180,13 +196,20 @@ impl Guard<'_> {
         }
     }
 
-    /// One check for each way in which a stored row can have to make room for the new one.
-    fn displaced(&self) -> Vec<String> {
-        let row_id = match &self.table.row_id {
+    fn row_id_of(&self, row: &str) -> Option<String> {
+        match &self.table.row_id {
             RowId::None => None,
-            RowId::Hidden(name) => Some(format!("fencepost_row.{name} = NEW.{name}")),
-            RowId::Column(name) => Some(format!("fencepost_row.{0} = NEW.{0}", quoted(name))),
-        };
+            RowId::Hidden(name) => Some(format!("{row}.{name}")),
+            RowId::Column(name) => Some(format!("{row}.{}", quoted(name))),
+        }
+    }
+
+    /// One check for each way in which a stored row can have to make room for the new one.
+    fn displaced(&self, unchosen: Unchosen) -> Vec<String> {
+        let row_id = self.row_id_of("fencepost_row").zip(self.row_id_of("NEW")).map(|(stored, new)| match unchosen {
+            Unchosen::Possible => format!("{new} IS NOT -1 AND {stored} = {new}"),
+            Unchosen::Impossible => format!("{stored} = {new}"),
+        });
         let by_index = self.table.unique.iter().map(|index| {
             let terms: Vec<String> = index.columns.iter().map(|(name, collation)| self.same(name, collation)).collect();
             terms.join(" AND ")

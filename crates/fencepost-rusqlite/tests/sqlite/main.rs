@@ -1,0 +1,4 @@
+//! The receiver on real SQLite files.
+
+mod bypass;
+mod support;
