@@ -1,0 +1,81 @@
+//! How fast Fencepost is, as ratios against a plain operation or a peer of the same run.
+//!
+//! `cargo xtask bench` builds what is measured and calls this. Machines are shared and noisy, so no figure stands
+//! alone: what is compared runs in turns, round by round, and a ratio is the median over the rounds.
+//!
+//! What is measured lies in a file of its own each; [`round`] is the turn-taking, [`report`] the table.
+
+mod child;
+mod empty;
+mod generator;
+mod http;
+mod in_process;
+mod peers;
+mod raw;
+mod report;
+mod round;
+mod sqlite;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::Parser;
+
+/// Measures Fencepost. `cargo xtask bench` calls this with what it has built.
+#[derive(Parser)]
+struct Args {
+    /// What to measure; everything when none is named.
+    #[arg(value_enum)]
+    what: Vec<What>,
+    /// The `fencepost` binary whose server is measured.
+    #[arg(long)]
+    fencepost: Option<PathBuf>,
+    /// Length of one turn.
+    #[arg(long, default_value_t = 500)]
+    turn_ms: u64,
+    /// How many rounds.
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// Serve the empty handler instead of measuring: the other end of `http`.
+    #[arg(long, hide = true)]
+    empty_handler: bool,
+    /// Passed by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Acquire and release without HTTP, durable.
+    InProcess,
+    /// Acquire and release over HTTP on loopback, durable, beside an empty handler, etcd and Redis.
+    Http,
+    /// Fenced writes in SQLite, durable, beside plain updates.
+    Sqlite,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.empty_handler {
+        empty::serve();
+        return ExitCode::SUCCESS;
+    }
+    let every = [What::InProcess, What::Sqlite, What::Http];
+    let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
+    let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
+    println!("{}", report::machine());
+    for what in chosen {
+        let outcome = match what {
+            What::InProcess => in_process::measure(plan),
+            What::Sqlite => sqlite::measure(plan),
+            What::Http => http::measure(plan, args.fencepost.as_deref()),
+        };
+        match outcome {
+            Ok(table) => println!("\n{table}"),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
