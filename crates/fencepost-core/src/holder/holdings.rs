@@ -25,6 +25,8 @@ pub struct Holdings {
     /// The number of the latest attempt that was answered: an older answer does not know the newest version.
     newest_answer: u64,
     claimed: Option<Claimed>,
+    /// The number of the latest attempt when the driver wanted to know something that only a later one can tell.
+    hurried: Option<u64>,
     over: Option<Loss>,
     losses: Vec<(RequestId, Loss)>,
 }
@@ -55,6 +57,7 @@ impl Holdings {
             attempts: 0,
             newest_answer: 0,
             claimed: None,
+            hurried: None,
             over: None,
             losses: Vec::new(),
         }
@@ -146,8 +149,9 @@ impl Holdings {
         self.answered = self.answered.max(attempt.sent);
         self.claimed = Some(Claimed { version: heartbeat.version, leases: confirmed.into_keys().collect() });
         self.schedule.confirmed(attempt.sent, jitter);
-        if self.leases.keys().any(|lease| !attempt.named.contains(lease)) {
-            // It was granted while the heartbeat was under way, and is still to be claimed.
+        self.hurried = self.hurried.filter(|latest| attempt.number <= *latest);
+        if self.hurried.is_some() || self.leases.keys().any(|lease| !attempt.named.contains(lease)) {
+            // A lease was granted, or the driver was in a hurry, while this heartbeat was under way.
             self.schedule.at_once(now);
         }
     }
@@ -176,8 +180,10 @@ impl Holdings {
         self.schedule.failed(now, jitter);
     }
 
-    /// Something is to be claimed or found out without delay: the next heartbeat is due now.
+    /// Something is to be found out without delay: a heartbeat is due now. One that is under way does not count, as it
+    /// may have been decided before.
     pub fn hurry(&mut self, now: Moment) {
+        self.hurried = Some(self.attempts);
         self.schedule.at_once(now);
     }
 

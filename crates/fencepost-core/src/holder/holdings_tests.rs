@@ -186,6 +186,18 @@ fn a_lease_granted_while_a_heartbeat_is_under_way_is_claimed_by_the_next_one_at_
 }
 
 #[test]
+fn a_hurry_is_not_forgotten_over_the_answer_to_an_earlier_heartbeat() {
+    let mut holder = Holder::opened_at(0);
+    let earlier = holder.holdings.heartbeat(at(1_000));
+    holder.holdings.hurry(at(1_005));
+    holder.confirmed(&earlier, &[], 1_010);
+    assert_eq!(holder.holdings.next_heartbeat(), Some(at(1_010)));
+    let later = holder.holdings.heartbeat(at(1_010));
+    holder.confirmed(&later, &[], 1_020);
+    assert_eq!(holder.holdings.next_heartbeat(), Some(at(2_010)));
+}
+
+#[test]
 fn an_unchanged_set_is_named_by_its_version_and_extended_with_the_session() {
     let mut holder = Holder::opened_at(0);
     holder.granted(A, 0, 10, 3_000);
