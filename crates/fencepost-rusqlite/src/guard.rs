@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use crate::{
     MaintenanceError,
     describe::{reads_row_id, table_shape},
-    maintenance::{in_one_transaction, open_receiver_row, same_issuer, set_live_fences},
+    maintenance::{in_one_transaction, open_receiver_row, receiver_row, same_issuer, set_live_fences},
     place::identity,
     transaction::{missing_records, read_receiver},
 };
@@ -86,7 +86,10 @@ fn become_receiver(
     seed: Option<&ReceiverSeed>,
 ) -> Result<(bool, Vec<LiveLease>), MaintenanceError> {
     let created = match read_receiver(tx) {
-        Ok(Some(_)) => false,
+        Ok(Some(_)) => {
+            receiver_row(tx)?;
+            false
+        }
         Ok(None) => return Err(MaintenanceError::Closed(Closure::MetadataMissing)),
         Err(failure) => match missing_records(tx, failure)? {
             Closure::NotGuarded => true,
@@ -143,11 +146,11 @@ pub(crate) fn fresh_recovery_id() -> [u8; 16] {
 }
 
 /// Where a counter starts: above all counters of a receiver that was in this place before, as long as the clock is roughly
-/// right and there were fewer than 16 million changes a second. Whoever has seen the old one would otherwise find the new
-/// one gone back.
+/// right and there were fewer than a million changes a millisecond. Whoever has seen the old one would otherwise find the
+/// new one gone back.
 pub(crate) fn first_counter() -> i64 {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(seconds.min(1 << 35) << 24).unwrap_or(i64::MAX).max(1)
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    i64::try_from(elapsed.clamp(1, 1 << 42) << 20).unwrap_or(i64::MAX)
 }
 
 fn create_triggers(tx: &Transaction<'_>, triggers: &[Trigger]) -> Result<(), MaintenanceError> {

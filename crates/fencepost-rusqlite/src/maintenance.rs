@@ -5,13 +5,13 @@ use fencepost_core::{
     fence::{Closure, Condition, Decision, LiveLease, Presented, Standing, decide},
 };
 use fencepost_sql::sqlite::{
-    DomainRow, FIRST_USABLE_VERSION, Identity, ReceiverRow, Unguardable, condition_of, standing, statement,
+    DomainRow, FIRST_USABLE_VERSION, Identity, ReceiverRow, TABLES, Unguardable, condition_of, standing, statement,
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::{
     place::identity,
-    transaction::{missing_records, read_receiver},
+    transaction::{missing_records, read_receiver, tables_found},
 };
 
 /// Why guarding, unguarding, recovering, collecting or looking did not work. Each is one transaction: nothing was
@@ -99,9 +99,12 @@ pub(crate) fn in_one_transaction<T>(
 /// The receiver's row.
 ///
 /// # Errors
-/// Closed where there is none, with the reason.
+/// Closed where there is none, or where a table is missing beside it, with the reason.
 pub(crate) fn receiver_row(connection: &Connection) -> Result<ReceiverRow, MaintenanceError> {
     match read_receiver(connection) {
+        Ok(Some(_)) if tables_found(connection)? < TABLES.len() => {
+            Err(MaintenanceError::Closed(Closure::MetadataMissing))
+        }
         Ok(Some(row)) => Ok(row),
         Ok(None) => Err(MaintenanceError::Closed(Closure::MetadataMissing)),
         Err(failure) => Err(MaintenanceError::Closed(missing_records(connection, failure)?)),

@@ -198,6 +198,11 @@ impl SqliteReceiver {
             }
         }
         let plan = transaction::plan(tx, &claim, self.seen.greatest())?;
+        if plan.entries > 0 {
+            return Err(WriteError::Misused(
+                "a domain is entered in this transaction already: finish it first, or enter all domains at once",
+            ));
+        }
         match plan.step {
             Step::Reject(rejection) => {
                 rejected::note(&claim.grants, claim.operation.as_ref(), &rejection);
@@ -211,9 +216,6 @@ impl SqliteReceiver {
                 }
                 Ok(Entry::Replayed(result))
             }
-            Step::Apply { .. } if plan.entries > 0 => Err(WriteError::Misused(
-                "a domain is entered in this transaction already: finish it first, or enter all domains at once",
-            )),
             Step::Apply { raises } => {
                 let added = transaction::raise(tx, &claim, &raises).map_err(unavailable)?;
                 transaction::enter(tx, &claim, plan.counter).map_err(unavailable)?;

@@ -117,16 +117,18 @@ fn read_standing(
 /// # Errors
 /// When every table is there, so that the failure has another cause: that failure.
 pub(crate) fn missing_records(connection: &Connection, failure: rusqlite::Error) -> Result<Closure, rusqlite::Error> {
-    let found: u32 = connection.query_row(
-        "SELECT count(*) FROM main.sqlite_schema WHERE name LIKE 'fencepost\\_%' ESCAPE '\\' AND type = 'table'",
-        [],
-        |row| row.get(0),
-    )?;
-    match found {
+    match tables_found(connection)? {
         0 => Ok(Closure::NotGuarded),
-        found if (found as usize) < TABLES.len() => Ok(Closure::MetadataMissing),
+        found if found < TABLES.len() => Ok(Closure::MetadataMissing),
         _ => Err(failure),
     }
+}
+
+/// How many of Fencepost's own tables there are.
+pub(crate) fn tables_found(connection: &Connection) -> rusqlite::Result<usize> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ?1")?;
+    TABLES.iter().try_fold(0, |found, table| Ok(found + usize::from(statement.exists([table])?)))
 }
 
 /// Reads the standing of every domain and decides. Changes nothing.

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Domain, Epoch, Invalid, Issuer, OperationId, Token};
 
 use super::{
-    Condition, Decision, Fingerprint, Operation, Presented, RecordedResult, SignatureRule, Standing, Verdict, decide,
+    Condition, Decision, Fingerprint, Operation, Presented, RecordedResult, Rejection, SignatureRule, Standing, Verdict, decide,
 };
 
 /// A lease that its coordinator listed as live, with the token it was granted under.
@@ -35,6 +35,7 @@ pub struct Register {
 struct Record {
     fingerprint: Fingerprint,
     born: Option<Token>,
+    applied_under: Token,
     result: RecordedResult,
 }
 
@@ -110,8 +111,8 @@ impl Register {
             Decision::Apply { raise } => {
                 let result = mutation()?;
                 self.raise(domain, presented, raise);
-                if let Some(operation) = presented.operation {
-                    self.record(domain, operation, result.clone());
+                if let (Some(operation), Some(token)) = (presented.operation, presented.token) {
+                    self.record(domain, operation, token, result.clone());
                 }
                 Ok(Verdict::Applied(result))
             }
@@ -125,8 +126,8 @@ impl Register {
         }
     }
 
-    fn record(&mut self, domain: &Domain, operation: &Operation, result: RecordedResult) {
-        let record = Record { fingerprint: operation.fingerprint, born: operation.born, result };
+    fn record(&mut self, domain: &Domain, operation: &Operation, applied_under: Token, result: RecordedResult) {
+        let record = Record { fingerprint: operation.fingerprint, born: operation.born, applied_under, result };
         let before = self.operations.insert((domain.clone(), operation.id.clone()), record);
         assert!(before.is_none(), "an operation takes effect once");
     }
@@ -135,8 +136,11 @@ impl Register {
     ///
     /// `next` is the coordinator's next token and `live` its live leases, from one consistent read. Live leases get
     /// their fence by the ordinary decision, so that a late collection re-admits nothing and shuts nobody out. Doing
-    /// it twice, or late, is harmless.
-    pub fn collect(&mut self, next: Token, live: &[LiveLease]) {
+    /// it twice, or late, is harmless. A closed receiver collects nothing: it could not take the live leases in.
+    pub fn collect(&mut self, next: Token, live: &[LiveLease]) -> Verdict<()> {
+        if let Condition::Closed(why) = self.condition {
+            return Verdict::Rejected(Rejection::Closed(why));
+        }
         for lease in live {
             let issuer = self.issuer.clone();
             let presented = Presented::token(&issuer, &lease.domain, lease.token);
@@ -145,13 +149,14 @@ impl Register {
         self.unfenced_floor = self.unfenced_floor.max(Some(next));
         let live: BTreeSet<&Domain> = live.iter().map(|lease| &lease.domain).collect();
         self.fences.retain(|domain, fence| *fence >= next || live.contains(domain));
+        Verdict::Applied(())
     }
 
-    /// Raises the horizon to `horizon` and forgets the operation records born below it. Records without `born` go
-    /// with it: their promise ends with retention.
+    /// Raises the horizon to `horizon` and forgets the operation records born below it. Records without `born` go by
+    /// the token they were applied under: their promise ends with retention.
     pub fn collect_operations(&mut self, horizon: Token) {
         self.horizon = self.horizon.max(Some(horizon));
-        self.operations.retain(|_, record| record.born.is_some_and(|born| Some(born) >= self.horizon));
+        self.operations.retain(|_, record| Some(record.born.unwrap_or(record.applied_under)) >= self.horizon);
     }
 
     /// Closes the receiver: it refuses everything until it is recovered.
@@ -164,7 +169,7 @@ impl Register {
     pub fn recover(&mut self, known_epoch: Epoch, next: Token, live: &[LiveLease]) {
         self.condition = Condition::Open;
         self.known_epoch = self.known_epoch.max(known_epoch);
-        self.collect(next, live);
+        let _ = self.collect(next, live);
     }
 
     /// Takes part in a recovery of the coordinator: the new epoch becomes known, and nothing older is accepted.

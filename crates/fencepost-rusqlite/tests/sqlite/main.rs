@@ -1,4 +1,12 @@
 //! The receiver on real SQLite files.
 
+mod audit;
 mod bypass;
+mod example;
+mod history;
+mod mirror;
+mod records;
+mod storage;
 mod support;
+mod traces;
+mod transactions;
