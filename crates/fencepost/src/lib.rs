@@ -38,12 +38,12 @@ pub use advance::{Advance, Advancing};
 pub use error::AdvancingError;
 pub use fenced::{FencedLease, Guaranteed};
 
-#[cfg(feature = "http")]
-pub use fencepost_client::{HttpCoordinator, HttpError, HttpOptions, UrlError};
 pub use fencepost_client::{
     Acquire, AcquireError, Advisory, BootClock, Clock, CloseError, Lease, LeaseState, Loss, OpenError, Permitted,
     ReleaseError, Session,
 };
+#[cfg(feature = "http")]
+pub use fencepost_client::{HttpCoordinator, HttpError, HttpOptions, UrlError};
 pub use fencepost_core::{
     Contract, Correlation, Domain, Epoch, Grant, Holder, Invalid, Issuer, LeaseId, LockDelay, MaxHold, Metadata,
     MinHold, OperationId, Sequence, Token, Ttl, Wait,
