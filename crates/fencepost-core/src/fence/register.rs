@@ -3,7 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Domain, Epoch, Invalid, Issuer, OperationId, Token};
 
 use super::{
-    Condition, Decision, Fingerprint, Operation, Presented, RecordedResult, Rejection, SignatureRule, Standing, Verdict, decide,
+    Condition, Decision, Fingerprint, Operation, Presented, RecordedResult, Rejection, SignatureRule, Standing,
+    Verdict, decide,
 };
 
 /// A lease that its coordinator listed as live, with the token it was granted under.
@@ -184,3 +185,7 @@ impl Register {
         self.fences.get(domain).copied()
     }
 }
+
+#[cfg(test)]
+#[path = "register_tests.rs"]
+mod tests;

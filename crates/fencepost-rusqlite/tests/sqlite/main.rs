@@ -5,6 +5,7 @@ mod bypass;
 mod example;
 mod history;
 mod mirror;
+mod processes;
 mod records;
 mod storage;
 mod support;
