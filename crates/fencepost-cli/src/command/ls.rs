@@ -1,0 +1,109 @@
+use clap::Args;
+use fencepost_coordinator::Coordinator;
+use fencepost_core::{
+    Domain, Invalid, Rule,
+    lease::{Filter, LeaseView, Page},
+    limits,
+};
+use fencepost_wire::LeaseList;
+
+use crate::{
+    coordinator::{Call, UrlArgs, failed},
+    duration::readable,
+    exit::Exit,
+    failure::Failure,
+    output::Output,
+    shell,
+};
+
+/// List the live leases
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  fencepost ls --prefix invoices/
+  fencepost ls --all --json | jq -r '.items[].domain'
+
+With --json: {\"items\":[…],\"next_cursor\":…}, as the API answers.")]
+pub(crate) struct LsArgs {
+    /// Only domains that start with this
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<std::ffi::OsString>,
+    /// At most this many rows, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT as u64)]
+    limit: u64,
+    /// Start where an earlier page ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// Every page, one after another
+    #[arg(long, conflicts_with_all = ["limit", "cursor"])]
+    all: bool,
+    #[command(flatten)]
+    url: UrlArgs,
+}
+
+pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
+    let prefix = match &args.prefix {
+        None => String::new(),
+        Some(prefix) => crate::names::prefix(prefix)?,
+    };
+    let limit = if args.all { limits::PAGE_MOST } else { page_limit(args.limit)? };
+    let mut after = args.cursor.clone().map(cursor).transpose()?.flatten();
+    let coordinator = args.url.connect()?;
+    let mut rows = Vec::new();
+    loop {
+        let page = coordinator.list(Filter::Prefix(prefix.clone()), after, limit).await;
+        let page = page.map_err(|error| failed(Call::Read, &args.url.url, error))?;
+        rows.extend(page.rows);
+        after = page.next;
+        if after.is_none() || !args.all {
+            break;
+        }
+    }
+    let list = LeaseList::from(Page { rows: rows.clone(), next: after });
+    if output.json {
+        output.json(&list)?;
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        output.line("no live leases")?;
+    } else {
+        output.table(
+            &["DOMAIN", "HOLDER", "TOKEN", "HELD", "ENDS IN", "WAITING", "LEASE"],
+            rows.iter().map(row).collect(),
+        )?;
+    }
+    if let Some(cursor) = list.next_cursor {
+        let prefix = if prefix.is_empty() { String::new() } else { format!(" --prefix {}", shell::word(&prefix)) };
+        output.line(&format!(
+            "more: fencepost ls{prefix} --limit {} --cursor {cursor}{}",
+            args.limit,
+            args.url.option()
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(lease: &LeaseView) -> Vec<String> {
+    vec![
+        lease.domain.to_string(),
+        lease.holder.to_string(),
+        lease.token.map_or_else(|| lease.contract.to_string(), |token| token.to_string()),
+        readable(lease.held_ms),
+        readable(lease.remaining_ms),
+        lease.queue.to_string(),
+        lease.lease.to_string(),
+    ]
+}
+
+fn page_limit(limit: u64) -> Result<usize, Invalid> {
+    let most = limits::PAGE_MOST;
+    usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
+        Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found: Some(limit), unit: "rows" })
+    })
+}
+
+/// Where a page starts, by the cursor that an earlier one ended with.
+fn cursor(text: String) -> Result<Option<Domain>, Failure> {
+    let page = Page::try_from(LeaseList { items: Vec::new(), next_cursor: Some(text) });
+    page.map(|page| page.next).map_err(|_| Invalid::form("cursor", "the next_cursor of an earlier page").into())
+}

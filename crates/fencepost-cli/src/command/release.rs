@@ -1,0 +1,156 @@
+use std::time::Duration;
+
+use clap::Args;
+use fencepost_client::HttpCoordinator;
+use fencepost_coordinator::{CallError, Coordinator, SessionKey};
+use fencepost_core::{
+    Domain, LeaseId,
+    lease::{LeaseEnd, ReleaseRefusal, Released, SessionRefusal},
+};
+use fencepost_wire::ReleaseAnswer;
+
+use crate::{
+    command::renew::settle,
+    coordinator::{Call, connect, failed, patiently},
+    exit::Exit,
+    failure::Failure,
+    output::Output,
+    session_file::{Kept, Locked, SessionFile},
+    shell,
+};
+
+/// Give the lease of the session file back
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR); it is
+removed when the lease has ended. Settle every write whose outcome is unknown first: the next holder may start at once.
+
+Safe to repeat: where the answer is lost, the file stays and the same command asks again. Exits 80 when the lease had
+been lost before, so that a script learns that its work may have overlapped with another's.")]
+pub(crate) struct ReleaseArgs {}
+
+pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
+    let file = SessionFile::find()?;
+    if file.read()?.is_none() {
+        return Err(file.nothing_kept());
+    }
+    let locked = file.lock().await?;
+    // Somebody else may have released it while this command waited.
+    let kept = locked.file.read()?.ok_or_else(|| locked.file.nothing_kept())?;
+    let coordinator = connect(&kept.url)?;
+    let (key, domain) = (kept.key()?, kept.domain()?);
+    match kept.granted {
+        None => give_up_unanswered(&coordinator, &kept, &key, &domain, &locked, output).await,
+        Some(granted) => give_back(&coordinator, &kept, &key, &domain, granted.lease, &locked, output).await,
+    }
+}
+
+/// Whatever the unanswered acquire got hangs on its session, so its end is the end of both.
+async fn give_up_unanswered(
+    coordinator: &HttpCoordinator,
+    kept: &Kept,
+    key: &SessionKey,
+    domain: &Domain,
+    locked: &Locked,
+    output: Output,
+) -> Result<Exit, Failure> {
+    end_session(coordinator, kept, key).await?;
+    locked.remove()?;
+    if output.json {
+        output.json(&ReleaseAnswer { ended: None, holds_left: 0 })?;
+    } else {
+        output.line(&format!("gave up the acquire of {domain}, which was never answered"))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn give_back(
+    coordinator: &HttpCoordinator,
+    kept: &Kept,
+    key: &SessionKey,
+    domain: &Domain,
+    lease: LeaseId,
+    locked: &Locked,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let request = kept.request()?;
+    let call = |_| coordinator.release(&key.secret, lease, request);
+    let released = match patiently(Duration::ZERO, settle(kept), call).await {
+        Ok(released) => released,
+        Err((error, happened)) => return Err(not_released(kept, domain, error, happened, locked)),
+    };
+    // The session has nothing left to do. Where this call is lost, it ends by itself within one TTL.
+    let _ = coordinator.end_session(key).await;
+    locked.remove()?;
+    tell(domain, lease, released, output)
+}
+
+fn tell(domain: &Domain, lease: LeaseId, released: Released, output: Output) -> Result<Exit, Failure> {
+    if output.json {
+        output.json(&ReleaseAnswer::from(released))?;
+    }
+    match released.ended {
+        None | Some(LeaseEnd::Released) => {
+            if !output.json {
+                output.line(&format!("released {domain}"))?;
+            }
+            Ok(Exit::Done)
+        }
+        Some(end @ (LeaseEnd::Expired | LeaseEnd::Revoked | LeaseEnd::Recovered)) => {
+            Err(lost(domain, lease, end.as_str()))
+        }
+    }
+}
+
+fn lost(domain: &Domain, lease: LeaseId, how: &str) -> Failure {
+    Failure::new(Exit::Lost, format!("the lease on {domain} had ended before ({how})"))
+        .detail(format!("lease {lease}; the work may have overlapped with another's, which receivers refuse"))
+        .then(format!("fencepost show {}", shell::word(domain.as_str())))
+}
+
+fn not_released(
+    kept: &Kept,
+    domain: &Domain,
+    error: CallError<ReleaseRefusal>,
+    happened: bool,
+    locked: &Locked,
+) -> Failure {
+    match &error {
+        CallError::Refused(ReleaseRefusal::Session(
+            refusal @ (SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession),
+        )) => {
+            let granted = kept.granted.map(|granted| granted.lease);
+            let removed = locked.remove();
+            match (granted, removed) {
+                (Some(lease), Ok(())) => lost(domain, lease, &refusal.to_string()),
+                (_, Err(failure)) => failure,
+                (None, Ok(())) => failed(Call::Change, &kept.url, error),
+            }
+        }
+        CallError::Refused(_)
+        | CallError::Invalid(_)
+        | CallError::Unavailable { .. }
+        | CallError::Unreachable { .. }
+        | CallError::Protocol { .. } => {
+            let failure = failed(Call::Change, &kept.url, error);
+            let failure = if happened { failure.ending_in(Exit::Unknown) } else { failure };
+            failure
+                .detail(format!("the lease on {domain} is not renewed any more and ends by itself within one TTL"))
+                .then("ask again: fencepost release")
+        }
+    }
+}
+
+/// Ends the session of an acquire that nobody got the answer of.
+///
+/// # Errors
+/// When it is not known to have ended.
+pub(crate) async fn end_session(coordinator: &HttpCoordinator, kept: &Kept, key: &SessionKey) -> Result<(), Failure> {
+    let ended = patiently(Duration::ZERO, settle(kept), |_| coordinator.end_session(key)).await;
+    match ended {
+        Ok(()) => Ok(()),
+        // Nothing of it is left, which is what was wanted.
+        Err((CallError::Refused(SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession), _)) => Ok(()),
+        Err((error, _)) => Err(failed(Call::Change, &kept.url, error).then("run the same command again")),
+    }
+}

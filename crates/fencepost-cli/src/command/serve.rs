@@ -1,0 +1,194 @@
+use std::{
+    io::{self, IsTerminal},
+    os::unix::net::UnixDatagram,
+    path::PathBuf,
+};
+
+use clap::{Args, ValueEnum};
+use fencepost_coordinator::embedded::{Embedded, InitOptions, OpenError, Options};
+use fencepost_core::Epoch;
+use fencepost_server::{BindError, Metrics, Server};
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::{Output, colours_wanted},
+    shell,
+};
+
+/// Run the coordinator
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+The first time, in an empty directory:
+  fencepost serve --data /var/lib/fencepost --init
+and from then on without --init. An empty directory is never taken for a new coordinator by itself: it may be one whose
+state was lost, and a new one must not repeat old tokens.
+
+Prints where it listens once it answers, and tells systemd (NOTIFY_SOCKET). Logs go to standard error; FENCEPOST_LOG
+chooses what, e.g. `debug` or `warn,fencepost=info`. TERM and INT stop it: calls under way are answered, leases live on
+and get one fresh TTL at the next start.")]
+pub(crate) struct ServeArgs {
+    /// The directory of the coordinator's store
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Make a new store in it first
+    #[arg(long)]
+    init: bool,
+    /// The epoch of the new store [default: hours since 2026-01-01]
+    #[arg(long, value_name = "N", requires = "init")]
+    epoch: Option<u32>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7421")]
+    listen: String,
+    /// How to write logs
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    log: LogForm,
+    /// Let the clock push the sequence by more than a year
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogForm {
+    Json,
+    Text,
+}
+
+pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure> {
+    start_logging(args.log)?;
+    let epoch = args.epoch.map(Epoch::new).transpose()?;
+    // A port that is taken is found before a store is made.
+    let listener = TcpListener::bind(&args.listen).await.map_err(|error| cannot_listen(&args.listen, &error))?;
+    if args.init {
+        let options = InitOptions { epoch, ..InitOptions::default() };
+        Embedded::init(&args.data, options).map_err(|error| not_opened(&args, &error))?;
+    }
+    let metrics = Metrics::new();
+    let observer = Some(metrics.commit_observer());
+    let options = Options { observer, push_far: args.force, ..Options::default() };
+    let coordinator = Embedded::open(&args.data, options).map_err(|error| not_opened(&args, &error))?;
+    if let Some(withheld) = coordinator.withheld_push() {
+        tracing::warn!(%withheld, "the clock is more than a year ahead of the sequence; see --force");
+    }
+    let bound = Server::on(listener, coordinator.clone(), metrics, fencepost_server::Options::default()).await;
+    let server = bound.map_err(|error| match error {
+        BindError::Listen(error) => cannot_listen(&args.listen, &error),
+        BindError::Coordinator(error) => Failure::new(Exit::Unreachable, error.to_string()),
+    })?;
+    let address = server.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "whoever reaches this address can list and break leases: keep it in a private network");
+    }
+    let stop = until_told();
+    let url = format!("http://{address}");
+    announce(&coordinator, &url, output)?;
+    server.serve(stop).await;
+    coordinator.shutdown().await;
+    Ok(Exit::Done)
+}
+
+fn announce(coordinator: &Embedded, url: &str, output: Output) -> Result<(), Failure> {
+    let (issuer, epoch, start) = (coordinator.issuer(), coordinator.epoch(), coordinator.start_number());
+    if output.json {
+        output.json(&json!({"url": url, "issuer": issuer, "epoch": epoch, "start": start}))?;
+    } else {
+        output.line(&format!("listening on {url} (issuer {issuer}, epoch {epoch})"))?;
+    }
+    tracing::info!(url, %issuer, %epoch, start, "listening");
+    if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
+        notify(&path).unwrap_or_else(|error| tracing::warn!(%error, "the service manager was not told"));
+    }
+    Ok(())
+}
+
+/// Tells a service manager that waits for it. A name that begins with `@` is an abstract one.
+fn notify(path: &std::ffi::OsStr) -> io::Result<()> {
+    use std::os::{
+        linux::net::SocketAddrExt,
+        unix::{ffi::OsStrExt, net::SocketAddr},
+    };
+
+    let address = match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(path)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(|_| ())
+}
+
+/// The handlers are in place when this returns, before anybody can have been told that the server runs.
+fn until_told() -> impl Future<Output = ()> {
+    let on = |kind| signal(kind).expect("the runtime can listen for signals");
+    let (mut int, mut term) = (on(SignalKind::interrupt()), on(SignalKind::terminate()));
+    async move {
+        let signal = tokio::select! {
+            _ = int.recv() => "INT",
+            _ = term.recv() => "TERM",
+        };
+        tracing::info!(signal, "stopping");
+    }
+}
+
+fn start_logging(form: LogForm) -> Result<(), Failure> {
+    let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into());
+    let filter = filter.parse(std::env::var("FENCEPOST_LOG").unwrap_or_default()).map_err(|error| {
+        Failure::new(Exit::Configuration, format!("FENCEPOST_LOG: {error}")).then("FENCEPOST_LOG=info")
+    })?;
+    let ansi = io::stderr().is_terminal() && colours_wanted();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match form {
+        LogForm::Json => log.json().flatten_event(true).init(),
+        LogForm::Text => log.with_ansi(ansi).init(),
+    }
+    Ok(())
+}
+
+fn cannot_listen(address: &str, error: &io::Error) -> Failure {
+    let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::Denied } else { Exit::Configuration };
+    let failure = Failure::new(exit, format!("cannot listen on {address}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            failure.then("see whether it runs already: fencepost ls").then("take another port: --listen 127.0.0.1:0")
+        }
+        _ => failure.then("--listen HOST:PORT, e.g. --listen 127.0.0.1:7421"),
+    }
+}
+
+fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
+    let dir = shell::word(&args.data.to_string_lossy());
+    let what = error.to_string();
+    let configuration = || Failure::new(Exit::Configuration, what.clone());
+    match error {
+        OpenError::NotInitialised { .. } => {
+            configuration().then(format!("a new coordinator: fencepost serve --data {dir} --init")).then(
+                "one whose state was lost: put its directory back, or take the same line, which begins a greater epoch",
+            )
+        }
+        OpenError::NotEmpty { .. } if Embedded::is_initialised(&args.data) => {
+            configuration().then(format!("leave --init out: fencepost serve --data {dir}"))
+        }
+        OpenError::NotEmpty { .. } => configuration().then("--data with an empty directory"),
+        OpenError::InUse { pid, .. } => match pid {
+            Some(pid) => configuration()
+                .then(format!("see what it is: ps -p {pid}"))
+                .then(format!("stop it: kill {pid}; then run the same command again"))
+                .then("run a second coordinator: --data with another directory"),
+            None => configuration().then(format!("see who has it: fuser -v {dir}/*")),
+        },
+        OpenError::Layout { .. } => configuration().then("use the fencepost that wrote it"),
+        OpenError::Damaged { .. } => configuration().then("--data with an empty directory, and --init"),
+        OpenError::ClockBehind => configuration().then("set the clock, or --epoch N"),
+        OpenError::Store { .. } => Failure::new(Exit::CannotWrite, what).then(format!("df {dir}")),
+        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Failure::new(Exit::Denied, what).then(format!("ls -ld {dir}"))
+        }
+        OpenError::Io { .. } => Failure::new(Exit::CannotWrite, what).then(format!("ls -ld {dir}")),
+        OpenError::Boot(_) => configuration().then("see that /proc is mounted"),
+        OpenError::Thread(_) => Failure::new(Exit::Unreachable, what).then("run the same command again"),
+    }
+}

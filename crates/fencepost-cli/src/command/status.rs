@@ -1,0 +1,139 @@
+use std::ffi::OsString;
+
+use clap::Args;
+use fencepost_core::{Token, fence::Condition};
+use fencepost_rusqlite::{Fence, Observation, Status, fences, observations, status};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResource};
+
+/// Most rows of a list.
+const ROWS: u32 = 1_000;
+
+/// Show what a receiver knows: issuer, epoch, floors, fences, guards
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A receiver that accepts nothing says why and exits 81. It changes nothing.")]
+pub(crate) struct StatusArgs {
+    /// The database, as sqlite:PATH
+    resource: OsString,
+    /// List the fences, at most 1000
+    #[arg(long)]
+    fences: bool,
+    /// List what guards in observe mode have noted, newest first, at most 1000
+    #[arg(long)]
+    observations: bool,
+}
+
+pub(crate) fn run(args: StatusArgs, output: Output) -> Result<Exit, Failure> {
+    let resource = SqliteResource::parse(&args.resource)?;
+    let connection = resource.connect()?;
+    let read = || -> Result<_, fencepost_rusqlite::MaintenanceError> {
+        Ok((status(&connection)?, listed_fences(&args, &connection)?, listed_observations(&args, &connection)?))
+    };
+    let (status, fences, observations) = read().map_err(|error| resource.failed(error))?;
+    if output.json {
+        output.json(&json(&status, fences.as_deref(), observations.as_deref()))?;
+    } else {
+        tell(&status, output)?;
+        if let Some(fences) = fences {
+            let row = |fence: &Fence| vec![fence.domain.to_string(), fence.token.to_string(), fence.token.to_decimal()];
+            output.table(&["DOMAIN", "FENCE", "DECIMAL"], fences.iter().map(row).collect())?;
+        }
+        if let Some(observations) = observations {
+            let row = |seen: &Observation| {
+                vec![seen.at.clone(), seen.table.clone(), seen.action.clone(), seen.domain.clone().unwrap_or_default()]
+            };
+            output.table(&["WHEN", "TABLE", "ACTION", "DOMAIN"], observations.iter().map(row).collect())?;
+        }
+    }
+    match status.condition {
+        Condition::Open => Ok(Exit::Done),
+        Condition::Closed(why) => Err(resource.closed(why)),
+    }
+}
+
+fn listed_fences(
+    args: &StatusArgs,
+    connection: &Connection,
+) -> Result<Option<Vec<Fence>>, fencepost_rusqlite::MaintenanceError> {
+    args.fences.then(|| fences(connection, None, ROWS)).transpose()
+}
+
+fn listed_observations(
+    args: &StatusArgs,
+    connection: &Connection,
+) -> Result<Option<Vec<Observation>>, fencepost_rusqlite::MaintenanceError> {
+    args.observations.then(|| observations(connection, ROWS)).transpose()
+}
+
+fn condition(status: &Status) -> String {
+    match status.condition {
+        Condition::Open => "open".to_owned(),
+        Condition::Closed(why) => format!("closed: {why}"),
+    }
+}
+
+fn tell(status: &Status, output: Output) -> Result<(), Failure> {
+    let token = |token: Option<Token>| token.map_or_else(|| "none".to_owned(), |token| token.to_string());
+    let facts = [
+        ("condition", condition(status)),
+        ("issuer", status.issuer.to_string()),
+        ("known epoch", status.known_epoch.to_string()),
+        ("floor", token(status.floor)),
+        ("unfenced floor", token(status.unfenced_floor)),
+        ("horizon", token(status.horizon)),
+        ("fences", status.fences.to_string()),
+        ("operations", status.operations.to_string()),
+        ("counter", status.incarnation.counter.to_string()),
+        ("SQLite", status.sqlite_version.to_owned()),
+    ];
+    for (name, value) in facts {
+        output.line(&format!("{name:<15} {value}"))?;
+    }
+    let mode = |table: &fencepost_rusqlite::GuardedTable| table.mode.map_or("MISSING", |mode| mode.as_str()).to_owned();
+    let rows = status.guarded.iter();
+    let rows =
+        rows.map(|table| vec![table.name.clone(), mode(table), table.domain.to_string(), table.observed.to_string()]);
+    output.table(&["TABLE", "GUARD", "DOMAIN", "NOTED"], rows.collect())
+}
+
+fn json(status: &Status, fences: Option<&[Fence]>, observations: Option<&[Observation]>) -> Value {
+    let closed = match status.condition {
+        Condition::Open => None,
+        Condition::Closed(why) => Some(why),
+    };
+    let guarded: Vec<Value> = status
+        .guarded
+        .iter()
+        .map(|table| {
+            let mode = table.mode.map(|mode| mode.as_str());
+            json!({"table": table.name, "domain": table.domain.as_str(), "mode": mode, "observed": table.observed})
+        })
+        .collect();
+    let mut value = json!({
+        "condition": if closed.is_none() { "open" } else { "closed" },
+        "why": closed,
+        "issuer": status.issuer,
+        "known_epoch": status.known_epoch,
+        "floor": status.floor,
+        "unfenced_floor": status.unfenced_floor,
+        "horizon": status.horizon,
+        "fences": status.fences,
+        "operations": status.operations,
+        "counter": status.incarnation.counter,
+        "recovery": status.incarnation.recovery,
+        "guarded": guarded,
+        "sqlite_version": status.sqlite_version,
+    });
+    if let Some(fences) = fences {
+        let row = |fence: &Fence| json!({"domain": fence.domain, "token": fence.token});
+        value["fence_items"] = fences.iter().map(row).collect();
+    }
+    if let Some(observations) = observations {
+        let row = |seen: &Observation| json!({"table": seen.table, "action": seen.action, "domain": seen.domain, "at": seen.at});
+        value["observation_items"] = observations.iter().map(row).collect();
+    }
+    value
+}

@@ -1,0 +1,246 @@
+//! The coordinator that a command talks to, and what its answers mean for whoever typed the command.
+
+use std::{env, time::Duration};
+
+use clap::Args;
+use fencepost_client::{HttpCoordinator, HttpError};
+use fencepost_coordinator::CallError;
+use fencepost_core::{
+    Domain, LeaseId,
+    lease::{AcquireRefusal, BreakRefusal, HeartbeatRefusal, ReleaseRefusal, SessionRefusal},
+};
+use fencepost_wire::{ErrorCode, Problem, Refusal};
+use tokio::time::{Instant, sleep};
+
+use crate::{duration::readable, exit::Exit, failure::Failure, shell};
+
+/// Where `fencepost serve` listens unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:7421";
+const URL_VARIABLE: &str = "FENCEPOST_URL";
+
+/// The option that names the coordinator.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct UrlArgs {
+    /// The coordinator
+    #[arg(long, env = URL_VARIABLE, hide_env_values = true, default_value = DEFAULT_URL)]
+    pub(crate) url: String,
+}
+
+impl UrlArgs {
+    /// # Errors
+    /// When the address cannot be used.
+    pub(crate) fn connect(&self) -> Result<HttpCoordinator, Failure> {
+        connect(&self.url)
+    }
+
+    /// What a printed command needs so that it reaches the same coordinator: nothing where it would anyway.
+    pub(crate) fn option(&self) -> String {
+        let usual = env::var(URL_VARIABLE).unwrap_or_else(|_| DEFAULT_URL.to_owned());
+        if self.url == usual { String::new() } else { format!(" --url {}", shell::word(&self.url)) }
+    }
+}
+
+/// # Errors
+/// When the address cannot be used.
+pub(crate) fn connect(url: &str) -> Result<HttpCoordinator, Failure> {
+    HttpCoordinator::new(url).map_err(|error| match error {
+        HttpError::Url(error) => Failure::new(Exit::Usage, format!("url: {error}"))
+            .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")),
+        HttpError::Thread(_) => Failure::new(Exit::Bug, error.to_string()),
+    })
+}
+
+/// The line that takes a lease away from its holder. `TEXT` is to be replaced, and works as it stands.
+pub(crate) fn break_line(domain: &Domain, lease: LeaseId, url_option: &str) -> String {
+    format!("fencepost break {} --lease {lease} --reason TEXT{url_option}", shell::word(domain.as_str()))
+}
+
+/// What a call was, which decides what its failure leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It changes nothing.
+    Read,
+    /// It may have taken effect though no answer came.
+    Change,
+}
+
+/// A refusal that knows what it means for the command.
+pub(crate) trait Meaning: Refusal + std::fmt::Display {
+    /// What to exit with, and what to type next.
+    fn meaning(&self) -> (Exit, Vec<String>);
+}
+
+impl Meaning for fencepost_coordinator::Refused {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        match *self {}
+    }
+}
+
+impl Meaning for SessionRefusal {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        let anew = || vec!["acquire anew: fencepost acquire DOMAIN".to_owned()];
+        match self {
+            Self::Unauthenticated | Self::NotYours => (Exit::Denied, anew()),
+            Self::UnknownSession | Self::SessionEnded(_) => (Exit::Lost, anew()),
+        }
+    }
+}
+
+impl Meaning for HeartbeatRefusal {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        match self {
+            Self::Session(refusal) => refusal.meaning(),
+            Self::VersionUnknown => (Exit::Bug, Vec::new()),
+        }
+    }
+}
+
+impl Meaning for AcquireRefusal {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        let again = || vec!["run the same command again".to_owned()];
+        match self {
+            Self::Session(SessionRefusal::UnknownSession | SessionRefusal::SessionEnded(_)) => {
+                (Exit::Unreachable, again())
+            }
+            Self::Session(refusal) => refusal.meaning(),
+            Self::Held(_) | Self::Reserved(_) => (Exit::Held, Vec::new()),
+            Self::HoldEnded | Self::RequestConflict | Self::LeaseMismatch | Self::ReentrancyLimit { .. } => {
+                (Exit::Bug, vec!["fencepost release".to_owned()])
+            }
+            Self::Superseded => (Exit::Unknown, again()),
+            Self::LimitReached { .. } => (Exit::Unreachable, vec!["fencepost ls".to_owned()]),
+            Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
+        }
+    }
+}
+
+impl<R: Meaning> Meaning for Box<R> {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        (**self).meaning()
+    }
+}
+
+impl Meaning for ReleaseRefusal {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        match self {
+            Self::Session(refusal) => refusal.meaning(),
+            Self::NotYours => (Exit::Denied, vec!["fencepost ls".to_owned()]),
+            Self::UnknownLease | Self::NeverHeld => (Exit::Lost, vec!["fencepost ls".to_owned()]),
+        }
+    }
+}
+
+impl Meaning for BreakRefusal {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        match self {
+            Self::UnknownLease | Self::LeaseEnded(_) => (Exit::Lost, Vec::new()),
+            Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
+        }
+    }
+}
+
+/// What a failed call to the coordinator at `url` says.
+pub(crate) fn failed<R: Meaning>(call: Call, url: &str, error: CallError<R>) -> Failure {
+    let may_have_happened = call == Call::Change && error.may_have_happened();
+    let absent = if may_have_happened { Exit::Unknown } else { Exit::Unreachable };
+    let what = error.to_string();
+    let at = format!("coordinator at {url}");
+    let failure = match &error {
+        CallError::Refused(refusal) => {
+            let (exit, next) = refusal.meaning();
+            next.into_iter().fold(Failure::new(exit, what), Failure::then)
+        }
+        CallError::Invalid(invalid) => return invalid.clone().into(),
+        CallError::Unavailable { .. } => Failure::new(absent, what)
+            .detail(at)
+            .then("run the same command again")
+            .then(format!("curl {}/readyz", shell::word(url))),
+        CallError::Unreachable { .. } => Failure::new(absent, what)
+            .detail(at)
+            .then("see that it runs: fencepost serve --data DIR")
+            .then("name another one: --url URL, or FENCEPOST_URL"),
+        CallError::Protocol { .. } => Failure::new(absent, what)
+            .detail(at)
+            .then("see that a coordinator answers there, and of this version: fencepost --version"),
+    };
+    let problem = Problem::of_call(error);
+    failure.with_problem(problem.happened(may_have_happened))
+}
+
+/// Repeats a call that is safe to repeat. An attempt that certainly did nothing is repeated for as long as `wait`
+/// says; one whose answer was lost for `settle` at least, because only a repetition tells what became of it.
+///
+/// # Errors
+/// The last one, with whether any attempt may have taken effect.
+pub(crate) async fn patiently<T, R, F: Future<Output = Result<T, CallError<R>>>>(
+    wait: Duration,
+    settle: Duration,
+    mut attempt: impl FnMut(Duration) -> F,
+) -> Result<T, (CallError<R>, bool)> {
+    let started = Instant::now();
+    let mut pause = Duration::from_millis(50);
+    let mut may_have_happened = false;
+    loop {
+        let error = match attempt(wait.saturating_sub(started.elapsed())).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        may_have_happened |= error.may_have_happened();
+        let patience = if may_have_happened { wait.max(settle) } else { wait };
+        let left = patience.saturating_sub(started.elapsed());
+        if !error.is_worth_repeating() || left.is_zero() {
+            return Err((error, may_have_happened));
+        }
+        sleep(pause.min(left)).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+fn waited(ms: u64) -> String {
+    if ms == 0 { String::new() } else { format!(", after a wait of {}", readable(ms)) }
+}
+
+/// Says who holds a domain, since when, until when, and how to get at it.
+pub(crate) fn held(domain: &Domain, refusal: &AcquireRefusal, url_option: &str, code: Option<u8>) -> Option<Failure> {
+    let name = domain.as_str();
+    let word = shell::word(name);
+    let failure = match refusal {
+        AcquireRefusal::Held(held) => {
+            let token = held.token.map_or_else(String::new, |token| format!(", token {token}"));
+            Failure::new(Exit::Held, format!("{name} is held by {}", held.holder))
+                .detail(format!(
+                    "since {}, ends in {} unless renewed{token}, lease {}",
+                    readable(held.held_ms),
+                    readable(held.remaining_ms),
+                    held.lease
+                ))
+                .detail(format!("{} waiting{}", held.queue, waited(held.waited_ms)))
+                .then(format!("fencepost acquire {word} --wait 60s{url_option}"))
+                .then(break_line(domain, held.lease, url_option))
+        }
+        AcquireRefusal::Reserved(reserved) => {
+            let why = match reserved.kind {
+                fencepost_core::lease::ReservedKind::MinHold => "its last lease asked for a least holding time",
+                fencepost_core::lease::ReservedKind::LockDelay => {
+                    "its last lease ended uncleanly and asked for a delay"
+                }
+            };
+            Failure::new(Exit::Held, format!("{name} is not granted yet: {why} ({})", reserved.kind.as_str()))
+                .detail(format!("for {} more, {} waiting", readable(reserved.remaining_ms), reserved.queue))
+                .then(format!("fencepost acquire {word} --wait {}ms{url_option}", reserved.remaining_ms.min(600_000)))
+        }
+        AcquireRefusal::Session(_)
+        | AcquireRefusal::HoldEnded
+        | AcquireRefusal::RequestConflict
+        | AcquireRefusal::LeaseMismatch
+        | AcquireRefusal::ReentrancyLimit { .. }
+        | AcquireRefusal::Superseded
+        | AcquireRefusal::LimitReached { .. }
+        | AcquireRefusal::TokenSpaceExhausted => return None,
+    };
+    let failure = failure.with_problem(refusal.to_problem());
+    Some(match code {
+        Some(code) => failure.with_code(code),
+        None => failure,
+    })
+}

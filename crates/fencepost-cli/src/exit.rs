@@ -1,0 +1,104 @@
+//! What the command ends with. Scripts branch on these numbers, so they never change their meaning.
+
+/// An exit code with its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    Findings,
+    Usage,
+    Unreachable,
+    Bug,
+    CannotWrite,
+    Held,
+    Denied,
+    Configuration,
+    Lost,
+    Rejected,
+    Unknown,
+    /// By a signal while waiting: 128 and its number.
+    Signal(u8),
+}
+
+impl Exit {
+    /// Those with a number of their own, in its order.
+    const NAMED: [Self; 12] = [
+        Self::Done,
+        Self::Findings,
+        Self::Usage,
+        Self::Unreachable,
+        Self::Bug,
+        Self::CannotWrite,
+        Self::Held,
+        Self::Denied,
+        Self::Configuration,
+        Self::Lost,
+        Self::Rejected,
+        Self::Unknown,
+    ];
+
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Findings => 1,
+            Self::Usage => 64,
+            Self::Unreachable => 69,
+            Self::Bug => 70,
+            Self::CannotWrite => 73,
+            Self::Held => 75,
+            Self::Denied => 77,
+            Self::Configuration => 78,
+            Self::Lost => 80,
+            Self::Rejected => 81,
+            Self::Unknown => 82,
+            Self::Signal(number) => 128_u8.saturating_add(number),
+        }
+    }
+
+    const fn meaning(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Findings => "`audit` found a way around a guard",
+            Self::Usage => "the command line is wrong, or a name or number breaks a rule",
+            Self::Unreachable => {
+                "the coordinator does not answer, or cannot decide now; nothing was granted or changed"
+            }
+            Self::Bug => "a bug of fencepost; please report it",
+            Self::CannotWrite => "a file, a database or the output cannot be written",
+            Self::Held => "another has the lease (change the number with --held-exit-code)",
+            Self::Denied => "not allowed: a wrong secret, or missing rights on a file or port",
+            Self::Configuration => "something has to be set up first; the message says what",
+            Self::Lost => "the lease was lost before this",
+            Self::Rejected => "a receiver rejected the token; nothing was changed",
+            Self::Unknown => "the answer was lost: it may have happened. Run the same command again",
+            Self::Signal(_) => "stopped by signal n",
+        }
+    }
+
+    /// The topic `help exit-codes`.
+    pub(crate) fn topic() -> String {
+        let mut text = String::from(
+            "What `fencepost` exits with\n\nEvery code but 0 means: do not start, or do not rely on what was asked for.\n\n",
+        );
+        for exit in Self::NAMED {
+            text.push_str(&format!("  {:>5}  {}\n", exit.code(), exit.meaning()));
+        }
+        text.push_str(&format!("  {:>5}  {}\n", "128+n", Self::Signal(0).meaning()));
+        text.push_str(
+            "\nIn a script:\n\n  eval \"$(fencepost acquire nightly --export)\" || case $? in 75) exit 0 ;; *) exit 1 ;; esac\n",
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_listed_in_order() {
+        let codes: Vec<u8> = Exit::NAMED.iter().map(|exit| exit.code()).collect();
+        assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "{codes:?}");
+        let topic = Exit::topic();
+        assert!(codes.iter().all(|code| topic.contains(&format!("  {code:>5}  "))), "{topic}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Why a command did not do what was asked: what happened, whether it can have happened all the same, what to type.
+
+use std::io::{self, IsTerminal, Write};
+
+use fencepost_core::Invalid;
+use fencepost_wire::Problem;
+use serde_json::{Value, json};
+
+use crate::{exit::Exit, output::colours_wanted};
+
+/// A failure, ready to be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    /// The number to exit with instead, where the user chose one.
+    code: Option<u8>,
+    what: String,
+    details: Vec<String>,
+    next: Vec<String>,
+    problem: Option<Box<Problem>>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { exit, code: None, what: what.into(), details: Vec::new(), next: Vec::new(), problem: None }
+    }
+
+    /// The same with one more line of what is known.
+    pub(crate) fn detail(mut self, line: impl Into<String>) -> Self {
+        self.details.push(line.into());
+        self
+    }
+
+    /// The same with a command, or an advice, that comes next.
+    pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
+        self.next.push(next.into());
+        self
+    }
+
+    /// The same with what the API calls it.
+    pub(crate) fn with_problem(mut self, problem: Problem) -> Self {
+        self.problem = Some(Box::new(problem));
+        self
+    }
+
+    /// The same with another meaning.
+    pub(crate) fn ending_in(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// The same under a number that the user chose.
+    pub(crate) fn with_code(mut self, code: u8) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        self.code.unwrap_or(self.exit.code())
+    }
+
+    /// Tells it on standard error. Never on standard output: a script that reads a token from there must not find
+    /// somebody else's.
+    pub(crate) fn tell(&self, json: bool) {
+        let mut stderr = io::stderr().lock();
+        // Where standard error is closed, the exit code still tells.
+        let _ = if json { writeln!(stderr, "{}", self.json()) } else { self.tell_people(&mut stderr) };
+    }
+
+    fn tell_people(&self, stderr: &mut io::StderrLock<'_>) -> io::Result<()> {
+        let red = stderr.is_terminal() && colours_wanted();
+        let (on, off) = if red { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
+        writeln!(stderr, "{on}fencepost:{off} {}", self.what)?;
+        for line in &self.details {
+            writeln!(stderr, "  {line}")?;
+        }
+        for next in &self.next {
+            writeln!(stderr, "  next: {next}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        let mut value = match &self.problem {
+            Some(problem) => serde_json::to_value(problem).expect("a problem is JSON"),
+            None => json!({
+                "detail": self.what,
+                "may_have_happened": self.exit == Exit::Unknown,
+                "retryable": matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
+            }),
+        };
+        value["exit_code"] = self.code().into();
+        if !self.next.is_empty() {
+            value["fix"] = self.next.join("; ").into();
+        }
+        value
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Self {
+        let what = invalid.to_string();
+        let failure = Self::new(Exit::Usage, what).then("correct that value; `fencepost help COMMAND` shows the forms");
+        failure.with_problem(Problem::from(invalid))
+    }
+}

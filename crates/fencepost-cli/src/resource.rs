@@ -1,0 +1,118 @@
+//! Resources as they are typed: `sqlite:PATH`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use fencepost_core::fence::{Closure, Rejection};
+use fencepost_rusqlite::{MaintenanceError, SqliteFile};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::{exit::Exit, failure::Failure, shell};
+
+/// A SQLite database, by its path.
+#[derive(Clone, Debug)]
+pub(crate) struct SqliteResource {
+    pub(crate) file: SqliteFile,
+    /// As it was typed, for commands to type next.
+    pub(crate) typed: String,
+}
+
+impl SqliteResource {
+    /// # Errors
+    /// When it is no `sqlite:PATH`.
+    pub(crate) fn parse(typed: &OsStr) -> Result<Self, Failure> {
+        let usage = |what: String| {
+            Err(Failure::new(Exit::Usage, what).then("write the resource as sqlite:PATH, e.g. sqlite:/var/lib/shop.db"))
+        };
+        let shown = typed.to_string_lossy();
+        let Some(path) = typed.as_bytes().strip_prefix(b"sqlite:") else {
+            return usage(format!("resource: {shown:?} is of no kind that this command knows"));
+        };
+        if path.is_empty() || path == b":memory:" {
+            return usage(format!("resource: {shown:?} names no file"));
+        }
+        let path = PathBuf::from(OsString::from(OsStr::from_bytes(path)));
+        Ok(Self { file: SqliteFile::new(path), typed: shell::word(&shown) })
+    }
+
+    /// Opens it; it has to be there.
+    ///
+    /// # Errors
+    /// When it is not, or is no database.
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        let path = self.file.path();
+        if let Err(error) = std::fs::metadata(path) {
+            let exit =
+                if error.kind() == std::io::ErrorKind::PermissionDenied { Exit::Denied } else { Exit::Configuration };
+            return Err(Failure::new(exit, format!("there is no database at {}: {error}", path.display()))
+                .then("name the file that your program opens; fencepost never creates it"));
+        }
+        self.file.connect().map_err(|error| self.unusable(&error))
+    }
+
+    fn unusable(&self, error: &rusqlite::Error) -> Failure {
+        let path = self.file.path().display();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                Failure::new(Exit::Configuration, format!("{path} is no sound SQLite database: {error}"))
+                    .then("name the file that your program opens")
+            }
+            Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+                Failure::new(Exit::Denied, format!("{path} cannot be opened for writing: {error}"))
+                    .then(format!("ls -l {}", shell::word(&path.to_string())))
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Failure::new(Exit::CannotWrite, format!("{path} is locked by another program: {error}"))
+                    .then("run the same command again")
+            }
+            _ => Failure::new(Exit::CannotWrite, format!("{path} cannot be used now: {error}"))
+                .then("run the same command again"),
+        }
+    }
+
+    /// What a failed piece of maintenance says.
+    pub(crate) fn failed(&self, error: MaintenanceError) -> Failure {
+        let what = error.to_string();
+        let help = "fencepost help guard";
+        match error {
+            MaintenanceError::Invalid(invalid) => invalid.into(),
+            MaintenanceError::Expression { .. } | MaintenanceError::Unguardable(_) => {
+                Failure::new(Exit::Usage, what).then(help)
+            }
+            MaintenanceError::NotGuarded(_) => {
+                Failure::new(Exit::Usage, what).then(format!("fencepost status {}", self.typed))
+            }
+            MaintenanceError::SeedNeeded => Failure::new(Exit::Configuration, what)
+                .then("name the coordinator with --url, or give --issuer, --epoch and --floor by hand"),
+            MaintenanceError::WrongIssuer { .. } => Failure::new(Exit::Rejected, what)
+                .then("use the coordinator that this database was guarded for")
+                .then(format!("fencepost status {}", self.typed)),
+            MaintenanceError::Closed(why) => self.closed(why),
+            MaintenanceError::Overtaken => Failure::new(Exit::Unknown, what).then("run the same command again"),
+            MaintenanceError::SqliteTooOld(_) => {
+                Failure::new(Exit::Configuration, what).then("use a newer build of fencepost")
+            }
+            MaintenanceError::Unavailable(error) => self.unusable(&error),
+            MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then("run the same command again"),
+        }
+    }
+
+    /// A receiver that accepts nothing.
+    pub(crate) fn closed(&self, why: Closure) -> Failure {
+        let failure = Failure::new(Exit::Rejected, format!("{}: {}", self.typed, Rejection::Closed(why)));
+        match why {
+            Closure::NotGuarded => failure.then(format!("fencepost guard {} TABLE --domain EXPR", self.typed)),
+            Closure::MetadataMissing
+            | Closure::FenceMissing
+            | Closure::OtherIncarnation
+            | Closure::WentBack
+            | Closure::Recovering
+            | Closure::ByOperator => failure
+                .detail("it stays closed until it is recovered with what the coordinator says is live")
+                .then(format!("fencepost audit {}", self.typed)),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What `acquire` leaves for `renew` and `release`: session, secret and request id, in a file that only its owner can
+//! read.
+//!
+//! The file is written before the acquire is sent, so that an answer that is lost can be asked for again under the
+//! same request id, also by another process. It has one lease: a second job needs a file of its own.
+
+use std::{
+    env,
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fencepost_coordinator::SessionKey;
+use fencepost_core::{Domain, LeaseId, RequestId, SessionId, Token, Ttl};
+use fencepost_wire::{AcquireBody, decode};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use crate::{exit::Exit, failure::Failure, shell};
+
+pub(crate) const VARIABLE: &str = "FENCEPOST_SESSION_FILE";
+const LAYOUT: u32 = 1;
+/// Far more than any file of ours.
+const MOST_BYTES: u64 = 64 * 1024;
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What stands in the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kept {
+    layout: u32,
+    /// The coordinator.
+    pub(crate) url: String,
+    pub(crate) session: SessionId,
+    secret: String,
+    pub(crate) ttl_ms: Ttl,
+    /// The acquire as it was, or is to be, sent.
+    pub(crate) asked: AcquireBody,
+    /// What it was answered with; nothing before that.
+    pub(crate) granted: Option<KeptGrant>,
+}
+
+/// What the acquire was answered with.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeptGrant {
+    pub(crate) lease: LeaseId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<Token>,
+}
+
+impl Kept {
+    /// An acquire that is about to be sent.
+    pub(crate) fn asking(url: &str, key: &SessionKey, ttl: Ttl, asked: AcquireBody) -> Self {
+        let secret = key.secret.expose();
+        Self { layout: LAYOUT, url: url.to_owned(), session: key.session, secret, ttl_ms: ttl, asked, granted: None }
+    }
+
+    /// The same, answered.
+    pub(crate) fn granted(mut self, granted: KeptGrant) -> Self {
+        self.granted = Some(granted);
+        self
+    }
+
+    /// # Errors
+    /// When the secret is not one.
+    pub(crate) fn key(&self) -> Result<SessionKey, fencepost_core::Invalid> {
+        Ok(SessionKey { session: self.session, secret: self.secret.parse()? })
+    }
+
+    pub(crate) fn request(&self) -> Result<RequestId, fencepost_core::Invalid> {
+        self.asked.request_id.parse()
+    }
+
+    pub(crate) fn domain(&self) -> Result<Domain, fencepost_core::Invalid> {
+        Domain::new(&self.asked.domain)
+    }
+}
+
+/// Where the file is.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionFile {
+    path: PathBuf,
+}
+
+/// The file, with nobody else at it.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) file: SessionFile,
+    _lock: File,
+}
+
+impl SessionFile {
+    /// # Errors
+    /// When neither variable says where.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+            return Ok(Self { path: path.into() });
+        }
+        match env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+            Some(dir) => Ok(Self { path: Path::new(&dir).join("fencepost").join("session.json") }),
+            None => {
+                let what =
+                    format!("nothing says where to keep the session: neither {VARIABLE} nor XDG_RUNTIME_DIR is set");
+                Err(Failure::new(Exit::Configuration, what).then(format!("export {VARIABLE}=$HOME/.fencepost-session")))
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What stands in it; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it can be read by others, or is none of ours. It is never guessed at and never overwritten then.
+    pub(crate) fn read(&self) -> Result<Option<Kept>, Failure> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.io("cannot be read", &error)),
+        };
+        let metadata = file.metadata().map_err(|error| self.io("cannot be read", &error))?;
+        let word = self.word();
+        if !metadata.is_file() {
+            return Err(self.refused("is no file").then(format!("set {VARIABLE} to another path")));
+        }
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(self.refused("belongs to another user").then(format!("set {VARIABLE} to a path of your own")));
+        }
+        if metadata.mode() & 0o077 != 0 {
+            let mode = metadata.mode() & 0o777;
+            return Err(self
+                .refused(&format!("has mode {mode:o}: others may have read the session's secret"))
+                .then(format!("chmod 600 {word} && fencepost release, and acquire anew")));
+        }
+        let mut text = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut text).map_err(|error| self.io("cannot be read", &error))?;
+        let damaged = |why: &str| {
+            self.refused(&format!("is damaged ({why})"))
+                .detail("its lease, if there is one, ends by itself within one TTL")
+                .then(format!("rm {word}"))
+        };
+        let kept: Kept = decode(&text).map_err(|malformed| damaged(&malformed.to_string()))?;
+        if kept.layout != LAYOUT {
+            return Err(damaged("another version of fencepost wrote it"));
+        }
+        let sound = kept.key().map(|_| ()).and(kept.request().map(|_| ())).and(kept.domain().map(|_| ()));
+        sound.map_err(|invalid| damaged(&invalid.to_string()))?;
+        Ok(Some(kept))
+    }
+
+    /// Waits until no other command is at the file.
+    ///
+    /// # Errors
+    /// When one still is after ten seconds, or the folder cannot be written.
+    pub(crate) async fn lock(self) -> Result<Locked, Failure> {
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| self.io("cannot be made", &error))?;
+        }
+        let path = self.beside("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(|error| self.io("cannot be locked", &error))?;
+        let started = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Locked { file: self, _lock: lock }),
+                Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let what = format!("another fencepost command is using the session file {}", self.path.display());
+                    return Err(Failure::new(Exit::CannotWrite, what)
+                        .then(format!("give each job a file of its own: {VARIABLE}=PATH")));
+                }
+                Err(TryLockError::Error(error)) => return Err(self.io("cannot be locked", &error)),
+            }
+        }
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(suffix);
+        path.into()
+    }
+
+    /// The path as a shell reads it.
+    pub(crate) fn word(&self) -> String {
+        shell::word(&self.path.to_string_lossy())
+    }
+
+    fn refused(&self, why: &str) -> Failure {
+        Failure::new(Exit::Configuration, format!("the session file {} {why}", self.path.display()))
+    }
+
+    fn io(&self, why: &str, error: &io::Error) -> Failure {
+        let exit = match error.kind() {
+            io::ErrorKind::PermissionDenied => Exit::Denied,
+            _ => Exit::CannotWrite,
+        };
+        let what = format!("the session file {} {why}: {error}", self.path.display());
+        Failure::new(exit, what).then(format!("set {VARIABLE} to a path that can be written"))
+    }
+
+    /// What `renew` and `release` say where nothing was acquired.
+    pub(crate) fn nothing_kept(&self) -> Failure {
+        self.refused("does not exist: nothing was acquired with it")
+            .then("fencepost acquire DOMAIN")
+            .then(format!("where it was acquired with another file: {VARIABLE}=PATH"))
+    }
+}
+
+impl Locked {
+    /// Puts it in the place of what was there, durably, before it returns.
+    ///
+    /// # Errors
+    /// When the disk does not take it; what was there before is still there.
+    pub(crate) fn write(&self, kept: &Kept) -> Result<(), Failure> {
+        let file = &self.file;
+        let new = file.beside("new");
+        let written = || -> io::Result<()> {
+            // A leftover could have another owner's mode.
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            let mut handle = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            handle.write_all(&serde_json::to_vec(kept)?)?;
+            handle.sync_all()?;
+            fs::rename(&new, &file.path)?;
+            let folder = file.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        written().map_err(|error| file.io("cannot be written", &error))
+    }
+
+    /// Forgets it.
+    ///
+    /// # Errors
+    /// When it is there and cannot be removed.
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
+        match fs::remove_file(&self.file.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.file.io("cannot be removed", &error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
