@@ -2,9 +2,10 @@
 //! says whether a change is good, `cargo xtask tidy` the part of it that no compiler checks.
 //!
 //! Steps and checks are small and independent. A check is a pure function over the texts of the repository
-//! ([`tidy::Tree`]), so its tests run on made-up trees; only [`ci`], [`command`], [`tools`] and [`servers`] touch
-//! the machine.
+//! ([`tidy::Tree`]), so its tests run on made-up trees; only [`ci`], [`bench`], [`command`], [`tools`] and
+//! [`servers`] touch the machine.
 
+mod bench;
 mod ci;
 mod command;
 mod servers;
@@ -28,6 +29,12 @@ struct Cli {
 enum Chore {
     /// Format, lints, tests, doc tests, docs, tidy and licences: what must be green before a change lands
     Ci,
+    /// Measure, as ratios inside one run; `cargo xtask bench -- --help` names what there is to measure
+    Bench {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
     Tidy,
 }
@@ -36,6 +43,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the workspace");
     let outcome = match Cli::parse().chore {
         Chore::Ci => ci::run(root),
+        Chore::Bench { arguments } => bench::run(root, &arguments),
         Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
     };
     match outcome {

@@ -12,10 +12,8 @@ pub(crate) enum Program {
     /// The SQLite shell: plain SQL from code that knows nothing of Fencepost.
     Sqlite3,
     /// etcd, a peer in the benchmarks.
-    #[expect(dead_code, reason = "wanted by the first benchmark that measures beside it")]
     Etcd,
     /// Redis, a peer in the benchmarks.
-    #[expect(dead_code, reason = "wanted by the first benchmark that measures beside it")]
     Redis,
 }
 
