@@ -2,9 +2,10 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use fencepost_coordinator::CallError;
 use fencepost_core::{
-    Contract, Domain, Grant, LockDelay, MaxHold, Metadata, MinHold, RequestId, Wait,
+    Contract, Domain, Grant, Invalid, LockDelay, MaxHold, Metadata, MinHold, RequestId, Rule, Wait,
     holder::{LeaseState, Loss},
     lease::Terms,
+    limits,
 };
 use tokio::sync::oneshot;
 
@@ -102,7 +103,7 @@ impl<P: Permitted> Acquire<P> {
         self
     }
 
-    /// How many holds this session may have of the lease. One, unless it is said.
+    /// How many holds this session may have of the lease, 1 to 1000. One, unless it is said.
     pub fn reentrancy_limit(mut self, limit: u32) -> Self {
         self.order.terms.reentrancy_limit = limit;
         self
@@ -129,6 +130,7 @@ impl<P: Permitted> Acquire<P> {
 
     async fn made(self) -> Result<Lease<P>, AcquireError> {
         let Self { handle, order, .. } = self;
+        reentrancy_limit(order.terms.reentrancy_limit).map_err(CallError::from)?;
         let (reply, answer) = oneshot::channel();
         let over = || handle.shared.over().unwrap_or(Loss::Released);
         let command = Command::Acquire { handle: handle.clone(), order: Box::new(order), reply };
@@ -144,6 +146,16 @@ impl<P: Permitted> Acquire<P> {
             LeaseState::Lost(loss) => Err(AcquireError::Lost(loss)),
         }
     }
+}
+
+/// The one number of an acquire that has no type of its own. Refused here in the words of the API.
+fn reentrancy_limit(limit: u32) -> Result<(), Invalid> {
+    let most = limits::REENTRANCY_LIMIT;
+    if (1..=most).contains(&limit) {
+        return Ok(());
+    }
+    let rule = Rule::Range { least: 1, most: most.into(), found: Some(limit.into()), unit: "holds" };
+    Err(Invalid::new("reentrancy_limit", rule))
 }
 
 impl<P: Permitted> IntoFuture for Acquire<P> {

@@ -88,8 +88,19 @@ struct Keeper<C> {
     heartbeats: JoinSet<(Attempt, HeartbeatAnswer)>,
     acquires: JoinSet<Option<Abandoned>>,
     releases: JoinSet<()>,
-    abandoned: Vec<(Moment, Abandoned)>,
+    abandoned: Vec<Left>,
 }
+
+/// An abandoned acquire, and since when.
+struct Left {
+    since: Moment,
+    acquire: Abandoned,
+    was_sought_again: bool,
+}
+
+/// A request that was on its way when its caller left may be decided after the heartbeat that asks about it. This much
+/// later another heartbeat asks.
+const SECOND_LOOK: Duration = Duration::from_millis(500);
 
 impl<C: Coordinator> Keeper<C> {
     async fn keep(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
@@ -118,6 +129,7 @@ impl<C: Coordinator> Keeper<C> {
 
     /// Does what is due, and says for how long nothing will be.
     fn look_at_the_clock(&mut self) -> Duration {
+        self.look_for_abandoned_again();
         let is_idle = self.heartbeats.is_empty();
         let (attempt, wake, now) = self.shared.with(|holdings, now| {
             holdings.expire(now);
@@ -175,9 +187,23 @@ impl<C: Coordinator> Keeper<C> {
     fn acquired(&mut self, abandoned: Option<Abandoned>) {
         let Some(abandoned) = abandoned else { return };
         let now = self.shared.now();
-        self.abandoned.push((now, abandoned));
+        self.abandoned.push(Left { since: now, acquire: abandoned, was_sought_again: false });
         // The answer to a heartbeat will show whether there is a grant that nobody claims.
         self.shared.hurry();
+    }
+
+    fn look_for_abandoned_again(&mut self) {
+        let now = self.shared.now();
+        let mut is_due = false;
+        for left in self.abandoned.iter_mut().filter(|left| !left.was_sought_again) {
+            if now.since(left.since) >= SECOND_LOOK {
+                left.was_sought_again = true;
+                is_due = true;
+            }
+        }
+        if is_due {
+            self.shared.hurry();
+        }
     }
 
     fn release(&mut self, hold: HoldId, reply: Option<oneshot::Sender<Result<Released, ReleaseError>>>) {
@@ -195,11 +221,11 @@ impl<C: Coordinator> Keeper<C> {
         let now = self.shared.now();
         // A grant made after this has ended by itself, or its call is still waiting somewhere on the network.
         let remembered = self.ttl.get() * 2;
-        self.abandoned.retain(|(since, _)| now.since(*since) < remembered);
+        self.abandoned.retain(|left| now.since(left.since) < remembered);
         let found: Vec<HoldId> = unclaimed
             .iter()
             .flat_map(|lease| {
-                let abandoned = self.abandoned.iter().map(|(_, abandoned)| abandoned);
+                let abandoned = self.abandoned.iter().map(|left| &left.acquire);
                 pending::requests_of(abandoned, &lease.domain)
                     .map(|request| HoldId { lease: lease.lease, request })
                     .collect::<Vec<_>>()

@@ -1,6 +1,8 @@
 //! A worker that blocks its async runtime for longer than the TTL. It is a mistake, it happens, and it must not cost
 //! the lease.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 use std::{thread, time::Duration};

@@ -1,6 +1,8 @@
 //! Thousands of callers who leave: their futures dropped at every await, their tasks aborted, panicking, their
 //! runtimes shut down. Whatever they may have been granted is free soon, and nobody else was harmed.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 use std::{

@@ -1,6 +1,8 @@
 //! A server that answers wrongly in every way there is. Not one of its answers may become a lease, and each error says
 //! whether the call may have happened.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 use std::{

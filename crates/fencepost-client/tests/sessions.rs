@@ -1,5 +1,7 @@
 //! A worker's day: it opens a session, holds leases for longer than their TTL, gives them back, and loses some.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 use std::{

@@ -1,6 +1,8 @@
 //! One thread per live session, however many leases it has; none for a session that is over. In a test binary of its
 //! own, because it counts the threads of the process.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 mod support;
 
 use support::{coordinator, domain, session, until};

@@ -1,6 +1,8 @@
 //! Acquiring that includes advancing: what the new owner may rely on, and what becomes of the lease when a receiver
 //! does not play along.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
+
 use std::{
     future::pending,
     sync::{

@@ -18,6 +18,8 @@ pub struct Holdings {
     ttl: Ttl,
     leases: BTreeMap<LeaseId, Believed>,
     holds: BTreeMap<RequestId, Hold>,
+    /// No deadline is earlier. It may lag behind, so that it need not be sought at every step.
+    earliest: Option<Moment>,
     schedule: Schedule,
     /// When the latest heartbeat that was confirmed had been sent.
     answered: Moment,
@@ -36,6 +38,8 @@ pub struct Holdings {
 struct Believed {
     domain: Domain,
     deadline: Moment,
+    /// Those of its holds that are not lost; never empty.
+    holds: Vec<RequestId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +56,7 @@ impl Holdings {
             ttl,
             leases: BTreeMap::new(),
             holds: BTreeMap::new(),
+            earliest: None,
             schedule: Schedule::new(ttl, opened.sent, jitter),
             answered: opened.sent,
             attempts: 0,
@@ -94,11 +99,14 @@ impl Holdings {
         match loss {
             Some(loss) => self.losses.push((request, loss)),
             None => {
-                let believed = self
-                    .leases
-                    .entry(acquired.lease)
-                    .or_insert_with(|| Believed { domain: acquired.domain.clone(), deadline });
+                let believed = self.leases.entry(acquired.lease).or_insert_with(|| Believed {
+                    domain: acquired.domain.clone(),
+                    deadline,
+                    holds: Vec::new(),
+                });
                 believed.deadline = believed.deadline.max(deadline);
+                believed.holds.push(request);
+                self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
                 self.schedule.at_once(now);
             }
         }
@@ -191,7 +199,9 @@ impl Holdings {
     /// other holds; and it is lost whatever the coordinator answers to the release.
     pub fn released(&mut self, request: RequestId) {
         let Some(hold) = self.holds.remove(&request) else { return };
-        if !self.holds.values().any(|other| other.lease == hold.lease && other.loss.is_none()) {
+        let Some(believed) = self.leases.get_mut(&hold.lease) else { return };
+        believed.holds.retain(|other| *other != request);
+        if believed.holds.is_empty() {
             self.leases.remove(&hold.lease);
         }
     }
@@ -236,10 +246,10 @@ impl Holdings {
         }
     }
 
-    /// The earliest local deadline: when [`expire`](Self::expire) has something to do unless an answer comes before.
+    /// When [`expire`](Self::expire) is to be called, unless an answer comes before. It may find nothing to do then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.leases.values().map(|believed| believed.deadline).min()
+        self.earliest
     }
 
     /// Why the session is over, once it is.
@@ -251,11 +261,15 @@ impl Holdings {
     /// Marks as lost what has passed its deadline by `now`. Losses are handed out by
     /// [`take_losses`](Self::take_losses).
     pub fn expire(&mut self, now: Moment) {
+        if self.earliest.is_none_or(|earliest| now < earliest) {
+            return;
+        }
         let passed: Vec<LeaseId> =
             self.leases.iter().filter(|(_, believed)| believed.deadline <= now).map(|(lease, _)| *lease).collect();
         for lease in passed {
             self.lose_lease(lease, Loss::DeadlinePassed);
         }
+        self.earliest = self.leases.values().map(|believed| believed.deadline).min();
     }
 
     /// Losses since the last call, each once. A release by the holder is no loss.
@@ -278,11 +292,11 @@ impl Holdings {
     }
 
     fn lose_lease(&mut self, lease: LeaseId, loss: Loss) {
-        self.leases.remove(&lease);
-        for (request, hold) in &mut self.holds {
-            if hold.lease == lease && hold.loss.is_none() {
+        let Some(believed) = self.leases.remove(&lease) else { return };
+        for request in believed.holds {
+            if let Some(hold) = self.holds.get_mut(&request) {
                 hold.loss = Some(loss);
-                self.losses.push((*request, loss));
+                self.losses.push((request, loss));
             }
         }
     }
