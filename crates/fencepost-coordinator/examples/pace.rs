@@ -1,17 +1,18 @@
 //! How many durable acquire+release pairs a second, beside raw append+fdatasync on the same disk.
 //!
-//! `cargo run --release -p fencepost-coordinator --features embedded --example pace -- [SECONDS] [DIR]`
+//! `cargo run --release -p fencepost-coordinator --features embedded --example pace -- [SECONDS] [DIR] [TASKS]`
 
 use std::{
     fs::File,
     io::Write,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use fencepost_coordinator::{
     AcquireRequest, Coordinator,
-    embedded::{Embedded, InitOptions, Options},
+    embedded::{Embedded, InitOptions, Observer, Options},
 };
 use fencepost_core::{Domain, Holder, RequestId, Ttl};
 
@@ -27,22 +28,27 @@ fn main() -> Result<(), Failure> {
     let dir = parent.join(format!("fencepost-pace-{}", std::process::id()));
     Embedded::init(&dir, InitOptions::default())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
-    for tasks in [1, 16, 64, 256] {
+    let chosen = arguments.next().map(|text| text.parse()).transpose()?;
+    for tasks in chosen.map_or_else(|| vec![1, 16, 64, 256], |tasks| vec![tasks]) {
         let raw = raw_append(&dir, Duration::from_secs_f64(seconds / 2.0))?;
-        let coordinator = Embedded::open(&dir, Options::default())?;
+        let commits = Arc::new(Mutex::new(Vec::new()));
+        let observer: Option<Box<dyn Observer>> = Some(Box::new(Durations(Arc::clone(&commits))));
+        let coordinator = Embedded::open(&dir, Options { observer, ..Options::default() })?;
         let before = coordinator.statistics();
         let (pairs, took, mut acquires) =
             runtime.block_on(measure(&coordinator, tasks, Duration::from_secs_f64(seconds)))?;
         let after = coordinator.statistics();
         acquires.sort_unstable();
         let (p50, p99) = (acquires[acquires.len() / 2], acquires[acquires.len() * 99 / 100]);
+        let commit = median(std::mem::take(&mut *commits.lock().map_err(|_| "poisoned")?));
         println!(
             "{tasks:4} tasks: {:9.0} pairs/s, {:6.0} commits/s, {:5.1} records a commit, {} snapshots; \
-             acquire p50 {:6.0} us, p99 {:6.0} us; raw append+fdatasync p50 {:.0} us; p50 ratio {:.2}",
+             commit p50 {:.0} us; acquire p50 {:6.0} us, p99 {:6.0} us; raw append+fdatasync p50 {:.0} us; p50 ratio {:.2}",
             pairs as f64 / took.as_secs_f64(),
             (after.commits - before.commits) as f64 / took.as_secs_f64(),
             (after.records - before.records) as f64 / (after.commits - before.commits) as f64,
             after.snapshots - before.snapshots,
+            commit.as_secs_f64() * 1e6,
             p50.as_secs_f64() * 1e6,
             p99.as_secs_f64() * 1e6,
             raw.as_secs_f64() * 1e6,
@@ -66,8 +72,24 @@ fn raw_append(dir: &Path, time: Duration) -> Result<Duration, Failure> {
         took.push(one.elapsed());
     }
     std::fs::remove_file(path)?;
-    took.sort_unstable();
-    Ok(took[took.len() / 2])
+    Ok(median(took))
+}
+
+fn median(mut of: Vec<Duration>) -> Duration {
+    of.sort_unstable();
+    of.get(of.len() / 2).copied().unwrap_or_default()
+}
+
+struct Durations(Arc<Mutex<Vec<Duration>>>);
+
+impl Observer for Durations {
+    fn committed(&mut self, _calls: usize, records: usize, took: Duration) {
+        if records > 0
+            && let Ok(mut durations) = self.0.lock()
+        {
+            durations.push(took);
+        }
+    }
 }
 
 async fn measure(

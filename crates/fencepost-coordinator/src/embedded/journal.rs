@@ -173,7 +173,7 @@ fn encode(value: &impl Serialize, mut into: Vec<u8>) -> Vec<u8> {
     postcard::to_extend(value, into).expect("records and snapshots always have an encoding")
 }
 
-fn row(id: u64, start: u64, bytes: &[u8]) -> Row<'_> {
+pub(super) fn row(id: u64, start: u64, bytes: &[u8]) -> Row<'_> {
     Row { id, start, checksum: checksum(id, start, bytes), bytes }
 }
 

@@ -42,6 +42,8 @@ mod clock;
 mod facts;
 mod handle;
 mod journal;
+#[cfg(test)]
+mod journal_tests;
 mod lock;
 mod message;
 mod open;

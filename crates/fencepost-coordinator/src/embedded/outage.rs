@@ -4,12 +4,16 @@
 //! So the state is read back from the store; renewals that were answered before are kept. On it reads and heartbeats
 //! go on. Nothing else is decided until a probe shows that commits work again.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
 
 use fencepost_core::lease::{Command, Output};
 
 use super::{
     NotReady,
+    clock::moment,
     message::{Call, Message},
     store::StoreError,
     writer::{Batch, Mode, Writer},
@@ -39,6 +43,9 @@ impl Writer {
     /// A commit failed, or the check of the start number did. Nobody is answered with what was decided.
     pub(super) fn fail(&mut self, output: Output, why: String) {
         let ahead = !output.records().is_empty();
+        self.facts.failed_commits.fetch_add(1, Relaxed);
+        // Whoever gets an error and asks is to see why.
+        self.facts.hinder(Some(NotReady::Storage { why: why.clone() }));
         for ticket in output.failed() {
             if let Some(reply) = self.replies.remove(&ticket) {
                 reply.refuse(&why, ahead);
@@ -48,11 +55,10 @@ impl Writer {
         for (_, reply) in self.replies.drain() {
             reply.refuse(&why, false);
         }
+        let now = moment(self.clock.now());
         for ticket in self.leases.waiting().collect::<Vec<_>>() {
-            self.leases.disconnect(ticket, super::clock::moment(self.clock.now()));
+            self.leases.disconnect(ticket, now);
         }
-        self.facts.failed_commits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.facts.hinder(Some(NotReady::Storage { why: why.clone() }));
         let (since, backoff, was_ahead) = match &self.mode {
             Mode::Outage(outage) => (outage.since, outage.backoff, outage.ahead),
             Mode::Serving | Mode::Deposed { .. } => {
@@ -142,7 +148,7 @@ impl Writer {
         if needs_commit || outage.ahead {
             return call.reply.refuse(&outage.why, false);
         }
-        let output = self.leases.step(call.ticket, call.command, super::clock::moment(now));
+        let output = self.leases.step(call.ticket, call.command, moment(now));
         if output.records().is_empty() {
             self.replies.insert(call.ticket, call.reply);
             answers.join(output);

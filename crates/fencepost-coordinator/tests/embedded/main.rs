@@ -3,4 +3,6 @@
 
 mod calls;
 mod common;
+mod crash;
 mod outage;
+mod start;

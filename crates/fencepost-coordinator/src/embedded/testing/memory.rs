@@ -20,9 +20,9 @@ pub struct MemoryStore {
 /// Something that goes wrong, until [`MemoryStore::heal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The next commit fails and has not happened; commits after it work.
+    /// The next commit of records fails and has not happened; commits after it work.
     FailNextCommitBefore,
-    /// The next commit fails and has happened all the same; commits after it work.
+    /// The next commit of records fails and has happened all the same; commits after it work.
     FailNextCommitAfter,
     /// Every commit fails without effect.
     RefuseCommits,
@@ -45,6 +45,13 @@ struct Content {
     snapshots: BTreeMap<(u64, u64), Stored>,
     fault: Option<Fault>,
     stalled: bool,
+}
+
+/// What a commit is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Records,
+    Other,
 }
 
 #[derive(Clone)]
@@ -133,18 +140,19 @@ impl MemoryStore {
     }
 
     /// Makes a change as the fault in force allows.
-    fn commit(&self, start: u64, change: impl FnOnce(&mut Content)) -> Result<(), StoreError> {
+    fn commit(&self, kind: Kind, start: u64, change: impl FnOnce(&mut Content)) -> Result<(), StoreError> {
         let mut content = self.content();
         while content.fault == Some(Fault::Stall) {
             content.stalled = true;
             content = self.disk.healed.wait(content).unwrap_or_else(PoisonError::into_inner);
         }
         content.stalled = false;
-        Self::change(content, start, change)
+        Self::change(content, kind, start, change)
     }
 
     fn change(
         mut content: MutexGuard<'_, Content>,
+        kind: Kind,
         start: u64,
         change: impl FnOnce(&mut Content),
     ) -> Result<(), StoreError> {
@@ -154,6 +162,9 @@ impl MemoryStore {
         }
         match content.fault {
             None | Some(Fault::Stall) => change(&mut content),
+            Some(Fault::FailNextCommitBefore | Fault::FailNextCommitAfter) if kind == Kind::Other => {
+                change(&mut content);
+            }
             Some(Fault::FailNextCommitBefore) => {
                 content.fault = None;
                 return Err(failed("the commit failed before it took effect"));
@@ -192,7 +203,7 @@ impl Store for MemoryStore {
 
     fn take_start(&mut self) -> Result<u64, StoreError> {
         let latest = header(&*self.read()?)?.start;
-        Self::change(self.content(), latest, |content| {
+        Self::change(self.content(), Kind::Other, latest, |content| {
             if let Some(header) = &mut content.header {
                 header.start += 1;
             }
@@ -201,7 +212,7 @@ impl Store for MemoryStore {
     }
 
     fn append(&mut self, row: Row<'_>) -> Result<(), StoreError> {
-        self.commit(row.start, |content| {
+        self.commit(Kind::Records, row.start, |content| {
             let before = content.log.insert(row.id, Stored::of(&row));
             assert!(before.is_none(), "the id of a log row is used once");
         })
@@ -215,7 +226,7 @@ impl Store for MemoryStore {
     }
 
     fn probe(&mut self, start: u64) -> Result<(), StoreError> {
-        self.commit(start, |_| {})
+        self.commit(Kind::Other, start, |_| {})
     }
 
     fn read_log(&mut self, after: u64, each: &mut EachRow<'_>) -> Result<(), StoreError> {
@@ -224,13 +235,13 @@ impl Store for MemoryStore {
     }
 
     fn put_snapshot_part(&mut self, covers: u64, part: Row<'_>) -> Result<(), StoreError> {
-        self.commit(part.start, |content| {
+        self.commit(Kind::Other, part.start, |content| {
             content.snapshots.insert((covers, part.id), Stored::of(&part));
         })
     }
 
     fn adopt_snapshot(&mut self, covers: u64, parts: u64, start: u64) -> Result<(), StoreError> {
-        self.commit(start, |content| {
+        self.commit(Kind::Other, start, |content| {
             if let Some(header) = &mut content.header {
                 (header.snapshot_covers, header.snapshot_parts) = (covers, parts);
             }
@@ -246,7 +257,7 @@ impl Store for MemoryStore {
 
     fn trim(&mut self, start: u64) -> Result<bool, StoreError> {
         let covers = header(&*self.read()?)?.snapshot_covers;
-        self.commit(start, |content| {
+        self.commit(Kind::Other, start, |content| {
             content.log.retain(|id, _| *id > covers);
             content.snapshots.retain(|(of, _), _| *of >= covers);
         })?;
