@@ -96,7 +96,7 @@ impl State {
                     session.leases.insert(*lease);
                 }
                 self.add_hold(*lease, *hold);
-                self.schedule_session(*session);
+                self.schedule_lease(*lease);
             }
             Record::Regranted { lease, token, hold, at } => {
                 self.take(*token);

@@ -270,6 +270,15 @@ impl State {
         }
     }
 
+    /// Sets the timer of a lease's session to no later than the lease's end.
+    pub(super) fn schedule_lease(&mut self, id: LeaseId) {
+        let Some(lease) = self.leases.get(&id) else { return };
+        let (at, session) = (self.end_of(lease), lease.session);
+        if let Some(owner) = self.sessions.get_mut(&session) {
+            owner.schedule(&mut self.timers, session, at);
+        }
+    }
+
     /// Sets every timer anew, after a start.
     pub(super) fn schedule_all(&mut self) {
         self.timers.clear();
