@@ -33,6 +33,22 @@ impl OpenError {
 ///
 /// The call has been repeated already for as long as it was [patient](crate::Acquire::patience). Where it may have
 /// been granted all the same, the session gives that grant back by itself and never claims it.
+///
+/// ```
+/// use fencepost_client::{AcquireError, Session};
+/// use fencepost_core::Domain;
+///
+/// async fn try_it(session: &Session, domain: Domain) -> String {
+///     match session.acquire(domain).await {
+///         Ok(lease) => format!("mine, under {}", lease.token()),
+///         Err(error) => match error.held_by() {
+///             Some(held) => format!("{}'s for at least {} ms more", held.holder, held.remaining_ms),
+///             None if error.is_worth_repeating() => format!("not now: {error}"),
+///             None => format!("not in this session: {error}"),
+///         },
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireError {
     /// The coordinator's refusal, or no answer that could be understood.
@@ -85,6 +101,18 @@ impl AcquireError {
 /// Why it is not known that a release took effect.
 ///
 /// The lease is not renewed any more in any case, so it ends by itself within one TTL.
+///
+/// ```
+/// use fencepost_client::{Lease, ReleaseError};
+///
+/// async fn done(lease: Lease) {
+///     match lease.release().await {
+///         Ok(released) => println!("ended: {:?}", released.ended),
+///         Err(ReleaseError::SessionOver) => println!("it was gone already"),
+///         Err(error @ ReleaseError::Call(_)) => eprintln!("{error}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
     /// The coordinator's refusal, or no answer. The call has been repeated already.

@@ -50,6 +50,12 @@ pub struct Lease<P: Permitted = Grant> {
 }
 
 /// What a lease of contract `advisory` hands out: nothing.
+///
+/// ```compile_fail
+/// fn token(lease: fencepost_client::Lease<fencepost_client::Advisory>) -> fencepost_core::Token {
+///     lease.token() // there is none
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advisory;
 

@@ -14,7 +14,10 @@ use std::{
 };
 
 use fencepost_client::{AcquireError, HttpCoordinator, HttpOptions, LeaseState, Loss};
-use fencepost_coordinator::{AcquireRequest, CallError, Coordinator, SessionKey, embedded::Embedded};
+use fencepost_coordinator::{
+    AcquireRequest, CallError, Coordinator, SessionKey,
+    embedded::{self, Embedded, testing::MemoryStore},
+};
 use fencepost_core::{
     BootId, Holder, Reason, RequestId, Secret, SessionId, Wait,
     lease::{AcquireRefusal, BreakRefusal, Claim, Filter, HeartbeatRefusal, LeaseEnd, ReleaseRefusal, SessionRefusal},
@@ -35,14 +38,19 @@ struct Served {
 }
 
 fn serve() -> Served {
-    let coordinator = coordinator();
+    serve_at("127.0.0.1:0", coordinator())
+}
+
+fn serve_at(address: impl std::net::ToSocketAddrs, coordinator: Embedded) -> Served {
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    listener.set_nonblocking(true).unwrap();
     let (running, stopped) = oneshot::channel();
     let (told, address) = std::sync::mpsc::channel();
     let served = coordinator.clone();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let listener = TcpListener::from_std(listener).unwrap();
             let server = Server::on(listener, served, Metrics::new(), Options::default()).await.unwrap();
             told.send(server.local_addr().unwrap()).unwrap();
             server
@@ -195,6 +203,30 @@ async fn i9_behind_a_swallowing_network_the_holder_gives_up_before_the_coordinat
     // Heartbeats do arrive, and renew the lease at the coordinator: the holder cannot know, and gives up.
     assert_eq!(lease.lost().await, Loss::DeadlinePassed);
     assert!(is_held(&served.coordinator, &domain("d")).await);
+}
+
+/// The server goes away and comes back on what it had made durable. Its sessions get one grace, and their holders
+/// notice no more than a doubt.
+#[tokio::test]
+async fn a_coordinator_that_restarts_in_time_costs_no_lease_and_no_token() {
+    let store = MemoryStore::new();
+    let served = serve_at("127.0.0.1:0", store.clone().open(embedded::Options::default()).unwrap());
+    let address = served.address;
+    let session = session(served.client(), 3_000).await;
+    let lease = session.acquire(domain("d")).await.unwrap();
+    served.coordinator.shutdown().await;
+    drop(served);
+    let mut is_free = false;
+    until("the port is free", async || {
+        is_free |= std::net::TcpListener::bind(address).is_ok();
+        is_free
+    })
+    .await;
+    let served = serve_at(address, store.open(embedded::Options::default()).unwrap());
+    tokio::time::sleep(Duration::from_millis(4_000)).await;
+    assert_eq!(lease.state(), LeaseState::Held);
+    assert!(served.coordinator.check(domain("d"), lease.token()).await.unwrap());
+    assert_eq!(lease.release().await.unwrap().ended, Some(LeaseEnd::Released));
 }
 
 /// Waiters over HTTP whose futures are dropped leave the queue, and nobody waits for them.

@@ -7,6 +7,21 @@ use fencepost_receiver::{AdvanceError, Guarantee};
 /// In every case but the first two a lease had been granted. It has been given back: where `released` is false the
 /// coordinator did not confirm that, and the lease ends by itself within one TTL. Advancing is no mutation, so what
 /// was advanced before the failure only makes older tokens stale.
+///
+/// ```
+/// use fencepost::{Advance, AdvancingError, Domain, FencedLease, MemoryReceiver, Session};
+///
+/// async fn or_why(session: &Session, receiver: &MemoryReceiver, domain: Domain) -> Option<FencedLease> {
+///     match session.acquire(domain).advance(receiver).await {
+///         Ok(lease) => Some(lease),
+///         Err(error) => {
+///             let hint = if error.is_worth_repeating() { "try again" } else { "see to the receiver" };
+///             eprintln!("{error}; {hint}");
+///             None
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum AdvancingError {
     /// There was no grant.

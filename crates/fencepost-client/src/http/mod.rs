@@ -53,6 +53,17 @@ struct Shared {
 }
 
 /// Time limits of an [`HttpCoordinator`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fencepost_client::{HttpCoordinator, HttpOptions};
+///
+/// let options = HttpOptions { call_timeout: Duration::from_secs(2), ..HttpOptions::default() };
+/// let coordinator = HttpCoordinator::with_options("http://127.0.0.1:7421", options)?;
+/// assert_eq!(coordinator.url(), "http://127.0.0.1:7421");
+/// # Ok::<(), fencepost_client::HttpError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct HttpOptions {
     /// How long to try to connect. 3 seconds, unless it is said.

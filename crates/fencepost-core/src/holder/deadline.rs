@@ -3,6 +3,18 @@ use std::time::Duration;
 use crate::{Moment, Ttl};
 
 /// The times of one answer that confirms something.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fencepost_core::{Moment, Ttl, holder::Confirmed};
+///
+/// let sent = Moment::from_millis(2_000);
+/// let confirmed = Confirmed { sent, elapsed: Duration::from_millis(5), remaining_ms: 1_000 };
+/// let deadline = confirmed.deadline(Ttl::from_millis(3_000)?, Moment::from_millis(2_100));
+/// assert_eq!(deadline, Moment::from_millis(2_000 + 5 + 1_000 - 300));
+/// # Ok::<(), fencepost_core::Invalid>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// When this very attempt was sent, on the holder's clock; not when an earlier attempt was, nor a later one.
@@ -14,7 +26,7 @@ pub struct Confirmed {
 }
 
 impl Confirmed {
-    /// Until when the holder may believe it.
+    /// Until when the holder may believe it, where the answer came at `arrived`.
     ///
     /// The call was received no earlier than it was sent, so the coordinator's own end is no earlier than sent +
     /// elapsed + remaining. The margin, a tenth of the TTL, pays for clocks that do not run at the same rate and for

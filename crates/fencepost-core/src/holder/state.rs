@@ -4,6 +4,15 @@ use crate::{
 };
 
 /// What a holder may believe about one of its holds at a moment.
+///
+/// ```
+/// use fencepost_core::holder::{LeaseState, Loss};
+/// use fencepost_core::Moment;
+///
+/// assert!(LeaseState::Held.is_held());
+/// assert!(LeaseState::InDoubt { until: Moment::from_millis(2_700) }.is_held());
+/// assert!(!LeaseState::Lost(Loss::DeadlinePassed).is_held());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
     /// It is held, and the coordinator answers.
