@@ -17,7 +17,7 @@
 //!
 //! let metrics = Metrics::new();
 //! let store = fencepost_coordinator::embedded::Options { observer: Some(metrics.commit_observer()), ..Default::default() };
-//! let coordinator = MemoryStore::new().open(store); // `Embedded::open(dir, store)` keeps what it grants
+//! let coordinator = MemoryStore::new().open(store)?; // `Embedded::open(dir, store)` keeps what it grants
 //! let server = Server::bind("127.0.0.1:0", coordinator, metrics, Options::default()).await?;
 //! println!("http://{}", server.local_addr()?);
 //! server.serve(async { /* a signal */ }).await;

@@ -297,6 +297,7 @@ impl Inner {
             drop(self.acquires.get_or_create(&AcquireLabels { contract: contract.as_str(), outcome: "granted" }));
             drop(self.waits.get_or_create(&ContractLabel { contract: contract.as_str() }));
         }
+        drop(self.renewal_failures.get_or_create(&ReasonLabel { reason: "session_ended" }));
         drop(self.rejections.get_or_create(&ReasonLabel { reason: "stale" }));
     }
 }

@@ -55,9 +55,16 @@ fn locate<T: DeserializeOwned>(json: &[u8], first: &serde_json::Error) -> Malfor
     let mut reader = serde_json::Deserializer::from_slice(json);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(error) => {
+            let why = plain(error.inner());
+            for (sign, rule) in [("missing field `", "is missing"), ("duplicate field `", "is given twice")] {
+                if let Some(name) = why.strip_prefix(sign).and_then(|rest| rest.strip_suffix('`')) {
+                    return Malformed::new(name, rule);
+                }
+            }
+            // A `?` stands for a place inside a value that has not got a name yet.
             let path = error.path().to_string();
-            let field = if path == "." { String::new() } else { path };
-            Malformed::new(field, plain(error.inner()))
+            let path = path.trim_end_matches('?').trim_end_matches('.');
+            Malformed::new(path, why)
         }
         // The value itself is good, so what follows it is not.
         Ok(_) => Malformed::new("", plain(first)),

@@ -1,0 +1,15 @@
+//! The real server on a free port, the real coordinator behind it, and clients that write bytes.
+
+mod support;
+
+mod acquire;
+mod calls;
+mod door;
+mod events;
+mod lost_answers;
+mod metrics;
+mod names;
+mod sizes;
+mod stopping;
+mod storage;
+mod waiting;
