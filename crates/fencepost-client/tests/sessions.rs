@@ -191,7 +191,7 @@ fn names(claim: &fencepost_core::lease::Claim, id: fencepost_core::LeaseId) -> b
 /// The network goes, and with it every answer. The holder gives up before the coordinator does, and whoever is granted
 /// the domain next never shares it, not for a moment.
 ///
-/// Mutant: `is_cut` heartbeats counted as confirmed in `Keeper::answered`; the margin left out of the deadline.
+/// Mutant: a heartbeat that was not answered counted as confirmed in `Keeper::answered`.
 #[tokio::test]
 async fn i9_without_a_network_the_holder_has_lost_before_the_next_one_is_granted() {
     let network = Network::new();
