@@ -13,10 +13,14 @@ use super::{
     testing::MemoryStore,
 };
 
+/// A store with a name for messages.
+type Named = (&'static str, Box<dyn Store>);
+
 /// Every store, new and empty.
-fn stores() -> (TempDir, Vec<(&'static str, Box<dyn Store>)>) {
+fn stores() -> (TempDir, Vec<Named>) {
     let dir = tempfile::tempdir().unwrap();
-    (TempDir::new().unwrap(), vec![("memory", Box::new(MemoryStore::new()) as _), ("sqlite", sqlite(dir.path()))])
+    let stores: Vec<Named> = vec![("memory", Box::new(MemoryStore::new())), ("sqlite", sqlite(dir.path()))];
+    (dir, stores)
 }
 
 fn sqlite(dir: &Path) -> Box<dyn Store> {
@@ -171,7 +175,12 @@ fn a_snapshot_counts_from_its_adoption_on_and_only_what_it_covers_is_trimmed() {
             assert_eq!(rows(store.as_mut(), 0).first().map(|(id, _)| *id), Some(covers + 1), "{name}");
         }
         let mut parts = Vec::new();
-        store.read_snapshot(&mut |part| Ok(parts.push(part.bytes.to_vec()))).unwrap();
+        store
+            .read_snapshot(&mut |part| {
+                parts.push(part.bytes.to_vec());
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(parts, [b"new"], "{name}");
     }
 }

@@ -148,9 +148,7 @@ impl Store for SqliteStore {
                 ))
             })
             .optional()?;
-        let Some((issuer, [epoch, created, start, covers, parts])) = row else {
-            return Err(StoreError::Damaged("its table `store` is empty".to_owned()));
-        };
+        let (issuer, [epoch, created, start, covers, parts]) = row.ok_or_else(nobody)?;
         Ok(Header {
             issuer: Issuer::new(&issuer).map_err(|error| StoreError::Damaged(error.to_string()))?,
             epoch: u32::try_from(epoch)
@@ -165,8 +163,8 @@ impl Store for SqliteStore {
     }
 
     fn take_start(&mut self) -> Result<u64, StoreError> {
-        let start: i64 = self.connection.query_row(layout::TAKE_START, [], |row| row.get(0))?;
-        number(start)
+        let start: Option<i64> = self.connection.query_row(layout::TAKE_START, [], |row| row.get(0)).optional()?;
+        number(start.ok_or_else(nobody)?)
     }
 
     fn append(&mut self, row: Row<'_>) -> Result<(), StoreError> {
@@ -250,6 +248,10 @@ fn column(number: u64) -> i64 {
 
 fn number(column: i64) -> Result<u64, StoreError> {
     u64::try_from(column).map_err(|_| damaged("a counter", column))
+}
+
+fn nobody() -> StoreError {
+    StoreError::Damaged("its table `store` is empty".to_owned())
 }
 
 fn damaged(what: &str, found: i64) -> StoreError {
