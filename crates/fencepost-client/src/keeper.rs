@@ -1,6 +1,6 @@
 //! The thread of one session: heartbeats on time, and every call of its handles.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use fencepost_coordinator::{Answered, CallError, Coordinator, Opened, SessionKey};
 use fencepost_core::{
@@ -25,7 +25,7 @@ use crate::{
 /// What handles ask of the session's thread.
 pub(crate) enum Command {
     Acquire { handle: Arc<Handle>, order: Box<Order>, reply: Reply },
-    Release { hold: HoldId, reply: Option<oneshot::Sender<Result<Released, ReleaseError>>> },
+    Release { hold: HoldId, reply: Option<ReleaseReply> },
     Close { reply: oneshot::Sender<Result<(), CloseError>> },
 }
 
@@ -37,6 +37,7 @@ pub(crate) struct Abandoned {
     pub(crate) request: RequestId,
 }
 
+type ReleaseReply = oneshot::Sender<Result<Released, ReleaseError>>;
 type HeartbeatAnswer = Result<Answered<Heartbeat>, CallError<HeartbeatRefusal>>;
 
 /// Opens the session, hands its handle to `reply`, and keeps the session alive until the last handle is gone.
@@ -48,7 +49,7 @@ pub(crate) async fn open_and_keep<C: Coordinator>(
     reply: oneshot::Sender<Result<Arc<Handle>, OpenError>>,
 ) {
     let sent = clock.now();
-    let opening = timeout(pending::attempt_limit(ttl), coordinator.open_session(holder.clone(), ttl));
+    let opening = timeout(OPEN_LIMIT, coordinator.open_session(holder.clone(), ttl));
     let opened = opening.await.unwrap_or_else(|_| {
         Err(CallError::Unreachable { why: "no answer in time".to_owned(), may_have_happened: true })
     });
@@ -74,6 +75,7 @@ pub(crate) async fn open_and_keep<C: Coordinator>(
         heartbeats: JoinSet::new(),
         acquires: JoinSet::new(),
         releases: JoinSet::new(),
+        releases_due: VecDeque::new(),
         abandoned: Vec::new(),
     };
     keeper.keep(commands).await;
@@ -88,6 +90,8 @@ struct Keeper<C> {
     heartbeats: JoinSet<(Attempt, HeartbeatAnswer)>,
     acquires: JoinSet<Option<Abandoned>>,
     releases: JoinSet<()>,
+    /// Releases that wait for one of those under way to end.
+    releases_due: VecDeque<(HoldId, Option<ReleaseReply>)>,
     abandoned: Vec<Left>,
 }
 
@@ -97,6 +101,12 @@ struct Left {
     acquire: Abandoned,
     was_sought_again: bool,
 }
+
+/// How long opening may take. It is not repeated, so it does not follow the TTL: a slow start is no failure.
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+
+/// Most releases under way at one time. A process that drops ten thousand leases must not open as many connections.
+const RELEASES_MOST: usize = 64;
 
 /// A request that was on its way when its caller left may be decided after the heartbeat that asks about it. This much
 /// later another heartbeat asks.
@@ -116,7 +126,7 @@ impl<C: Coordinator> Keeper<C> {
                     None => break None,
                 },
                 Some(acquired) = self.acquires.join_next() => self.acquired(acquired.ok().flatten()),
-                Some(_) = self.releases.join_next() => {}
+                Some(_) = self.releases.join_next() => self.start_releases(),
                 () = self.shared.changed.notified() => {}
                 () = sleep(pause) => {}
             }
@@ -206,14 +216,24 @@ impl<C: Coordinator> Keeper<C> {
         }
     }
 
-    fn release(&mut self, hold: HoldId, reply: Option<oneshot::Sender<Result<Released, ReleaseError>>>) {
+    fn release(&mut self, hold: HoldId, reply: Option<ReleaseReply>) {
         if self.shared.over().is_some() {
             if let Some(reply) = reply {
                 let _ = reply.send(Err(ReleaseError::SessionOver));
             }
             return;
         }
-        self.releases.spawn(pending::release(self.coordinator.clone(), self.key.clone(), self.ttl, hold, reply));
+        self.releases_due.push_back((hold, reply));
+        self.start_releases();
+    }
+
+    fn start_releases(&mut self) {
+        while self.releases.len() < RELEASES_MOST
+            && let Some((hold, reply)) = self.releases_due.pop_front()
+        {
+            let (coordinator, key) = (self.coordinator.clone(), self.key.clone());
+            self.releases.spawn(pending::release(coordinator, key, self.ttl, hold, reply));
+        }
     }
 
     /// A release that names the wrong hold changes nothing, so every abandoned request of the domain is tried.
@@ -244,7 +264,14 @@ impl<C: Coordinator> Keeper<C> {
         self.acquires.shutdown().await;
         let left = self.shared.left_to_expire();
         let waits_for_expiry = left.is_some_and(|left| self.shared.now().since(left) < self.ttl.get());
-        if was_over.is_some() || waits_for_expiry {
+        if was_over.is_some() {
+            return Ok(());
+        }
+        if waits_for_expiry {
+            // Ending the session would free what is to expire; what was released goes one by one.
+            while self.releases.join_next().await.is_some() {
+                self.start_releases();
+            }
             return Ok(());
         }
         let call = || self.coordinator.end_session(&self.key);

@@ -154,8 +154,7 @@ async fn the_answer_that_the_wrong_ones_differ_from_is_taken() {
     assert_eq!(acquire(&evil).await.unwrap(), 7);
 }
 
-/// Mutants: `Reply::expect` without its status, or without its content type; `into_granted` replaced by a plain
-/// conversion.
+/// Mutants: `Reply::expect` without its status, or without its content type.
 #[tokio::test]
 async fn an_answer_that_is_not_to_the_letter_is_no_grant() {
     let json = "application/json";

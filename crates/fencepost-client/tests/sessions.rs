@@ -17,7 +17,7 @@ use fencepost_client::{AcquireError, LeaseState, Loss, Session};
 use fencepost_coordinator::Coordinator;
 use fencepost_core::{
     Holder, Reason, Wait,
-    lease::{LeaseEnd, SessionEnd},
+    lease::{Filter, LeaseEnd, SessionEnd},
 };
 use support::{Network, StoppedClock, Verb, coordinator, domain, is_held, session, ttl, until};
 
@@ -160,6 +160,21 @@ async fn a_lease_left_to_expire_is_given_to_nobody_before_its_end_even_when_the_
     assert!(acquired.elapsed() > Duration::from_millis(600), "it was freed early: {:?}", acquired.elapsed());
 }
 
+#[tokio::test]
+async fn a_lease_left_to_expire_does_not_keep_the_others_from_being_given_back() {
+    let coordinator = coordinator();
+    let session = session(coordinator.clone(), 60_000).await;
+    let left = session.acquire(domain("left")).await.unwrap();
+    for n in 0..200 {
+        let lease = session.acquire(domain(&format!("d{n}"))).await.unwrap();
+        drop(lease);
+    }
+    left.leave_to_expire();
+    drop(session);
+    until("only what was left is held", async || coordinator.counts().await.unwrap().leases == 1).await;
+    assert!(is_held(&coordinator, &domain("left")).await);
+}
+
 /// Mutant: `holdings.released` left out of `Shared::give_up`.
 #[tokio::test]
 async fn no_heartbeat_names_a_lease_after_its_release_began() {
@@ -246,6 +261,30 @@ async fn i9_a_stopped_process_knows_at_its_first_look_at_the_clock() {
     let work = async { touched.store(true, Ordering::Relaxed) };
     assert_eq!(lease.run(work).await, Err(Loss::DeadlinePassed));
     assert!(!touched.load(Ordering::Relaxed), "the work was not even begun");
+}
+
+/// The caller's runtime is blocked from before the grant until after its loss.
+///
+/// Mutant: the last `match` of `Acquire::made` always hands the lease over.
+#[tokio::test]
+async fn a_grant_that_its_caller_comes_to_too_late_is_not_handed_over() {
+    let coordinator = coordinator();
+    let session = session(coordinator.clone(), 1_000).await;
+    let acquiring = tokio::spawn(session.acquire(domain("d")).into_future());
+    tokio::task::yield_now().await;
+    let broken = std::thread::spawn(move || {
+        let elsewhere = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        elsewhere.block_on(async {
+            until("it is granted", async || is_held(&coordinator, &domain("d")).await).await;
+            let page = coordinator.list(Filter::Domain(domain("d")), None, 1).await.unwrap();
+            coordinator.break_lease(page.rows[0].lease, Reason::new("test").unwrap()).await.unwrap();
+            // Longer than it takes to the next heartbeat, which tells.
+            tokio::time::sleep(Duration::from_millis(600)).await;
+        });
+    });
+    broken.join().unwrap();
+    let error = acquiring.await.unwrap().unwrap_err();
+    assert!(matches!(error, AcquireError::Lost(Loss::Ended(LeaseEnd::Revoked))), "{error}");
 }
 
 /// Nobody else wanted the domain, and still: what is over is over.
