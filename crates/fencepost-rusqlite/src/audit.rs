@@ -206,7 +206,9 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
         let found = format!("{name} is attached to Fencepost's own tables and was not made by it");
         audit.add("records_altered", Severity::Warning, Some(name), found, "drop it");
     }
-    let entries: i64 = connection.query_row("SELECT count(*) FROM main.fencepost_entry", [], |row| row.get(0))?;
+    let sql = "SELECT count(*) FROM main.fencepost_entry AS e JOIN main.fencepost_entry AS c ON c.slot = 0
+               WHERE e.slot > 0 AND e.counter > c.counter";
+    let entries: i64 = connection.query_row(sql, [], |row| row.get(0))?;
     if entries > 0 {
         let found = "a transaction was committed while a domain was entered: that domain is open to everybody".into();
         let fix = "any fenced write sweeps it away; look for a mutation that sends COMMIT";

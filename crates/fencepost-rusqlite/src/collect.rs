@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use crate::{
     MaintenanceError,
     maintenance::{drop_fences, in_one_transaction, open_receiver_row, set_live_fences},
+    transaction::raise_counter,
 };
 
 /// What a collection has removed.
@@ -36,15 +37,15 @@ pub fn collect(
 ) -> Result<Collected, MaintenanceError> {
     in_one_transaction(connection, |tx| {
         open_receiver_row(tx)?;
-        let (added, refused) = set_live_fences(tx, live)?;
+        let refused = set_live_fences(tx, live)?;
         tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
         let dropped = drop_fences(tx, next, live)?;
-        tx.execute(statement::RAISE_COUNTER, [added - dropped])?;
         let mut operations = 0;
         if let Some(horizon) = horizon {
             tx.execute(statement::RAISE_HORIZON, [horizon.as_i64()])?;
             operations = tx.execute(statement::DELETE_OPERATIONS, [])?;
         }
+        raise_counter(tx)?;
         Ok(Collected { fences: dropped.unsigned_abs(), operations: operations as u64, refused })
     })
 }

@@ -27,20 +27,20 @@ pub enum Entry<'t> {
 /// While it lives the transaction cannot be committed by `Transaction::commit`, which would take it away from here.
 /// Dropped without [`record`](Self::record) or [`finish`](Self::finish), it makes the commit of the transaction fail, so
 /// that no effect is left without its record. Being forgotten ([`std::mem::forget`]), or a `COMMIT` sent as a statement,
-/// leaves an entry behind; the next write through this crate sweeps it away and `audit` shows it.
+/// leaves the domain open; the next write through this crate closes it and `audit` shows it.
 #[derive(Debug)]
 pub struct Entered<'t> {
     tx: &'t Transaction<'t>,
     grants: Vec<fencepost_core::Grant>,
     operation: Option<fencepost_core::fence::Operation>,
-    fences_added: i64,
+    counter: u64,
     finished: bool,
 }
 
 impl<'t> Entered<'t> {
-    pub(crate) fn new(tx: &'t Transaction<'_>, claim: &Claim<'_>, fences_added: i64) -> Self {
+    pub(crate) fn new(tx: &'t Transaction<'_>, claim: &Claim<'_>, counter: u64) -> Self {
         let grants = claim.grants.iter().map(|grant| (*grant).clone()).collect();
-        Self { tx, grants, operation: claim.operation.clone(), fences_added, finished: false }
+        Self { tx, grants, operation: claim.operation.clone(), counter, finished: false }
     }
 
     /// The transaction.
@@ -79,13 +79,12 @@ impl<'t> Entered<'t> {
         if let Some(result) = result {
             transaction::record(self.tx, &claim, result).map_err(unavailable)?;
         }
-        if transaction::leave(self.tx).map_err(unavailable)? != self.grants.len() {
+        if !transaction::leave(self.tx, self.counter, self.grants.len()).map_err(unavailable)? {
             return Err(WriteError::Misused(
                 "the domain was entered inside a savepoint that was rolled back, and its fence with it: enter before the \
                  savepoint",
             ));
         }
-        transaction::raise_counter(self.tx, self.fences_added).map_err(unavailable)?;
         self.finished = true;
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::{
     describe::{reads_row_id, table_shape},
     maintenance::{in_one_transaction, open_receiver_row, receiver_row, same_issuer, set_live_fences},
     place::identity,
-    transaction::{missing_records, read_receiver},
+    transaction::{missing_records, raise_counter, read_receiver},
 };
 
 /// What guarding a table has done.
@@ -56,7 +56,7 @@ pub fn guard(
              ON CONFLICT (name) DO UPDATE SET expression = excluded.expression",
             params![shape.name, domain.as_str()],
         )?;
-        tx.execute(statement::RAISE_COUNTER, [0])?;
+        raise_counter(tx)?;
         Ok(Guarded { table: shape.name, mode, receiver_created, refused })
     })
 }
@@ -75,7 +75,7 @@ pub fn unguard(connection: &mut Connection, table: &str) -> Result<(), Maintenan
         if name.is_none() && dropped == 0 {
             return Err(MaintenanceError::NotGuarded(table.to_owned()));
         }
-        tx.execute(statement::RAISE_COUNTER, [0])?;
+        raise_counter(tx)?;
         Ok(())
     })
 }
@@ -105,8 +105,7 @@ fn become_receiver(
     let Some(seed) = seed else { return Ok((created, Vec::new())) };
     same_issuer(&row, &seed.issuer)?;
     learn(tx, seed)?;
-    let (added, refused) = set_live_fences(tx, &seed.live)?;
-    tx.execute(statement::RAISE_COUNTER, [added])?;
+    let refused = set_live_fences(tx, &seed.live)?;
     if let Some(next) = seed.next {
         tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
     }
@@ -125,10 +124,10 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
             seed.floor.map(|floor| floor.as_i64()),
             fresh_recovery_id(),
             device,
-            inode,
-            first_counter()
+            inode
         ],
     )?;
+    tx.execute(statement::START_COUNTER, [first_counter()])?;
     Ok(())
 }
 

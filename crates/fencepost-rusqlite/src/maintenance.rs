@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, Transactio
 
 use crate::{
     place::identity,
-    transaction::{missing_records, read_receiver, tables_found},
+    transaction::{count_fences, missing_records, read_receiver, tables_found},
 };
 
 /// Why guarding, unguarding, recovering, collecting or looking did not work. Each is one transaction: nothing was
@@ -131,11 +131,8 @@ pub(crate) fn same_issuer(row: &ReceiverRow, presented: &Issuer) -> Result<(), M
 /// Sets the fences of live leases by the ordinary decision, so that a late seed re-admits no old token.
 ///
 /// # Returns
-/// How many fences were added, and the leases whose token this receiver would not accept.
-pub(crate) fn set_live_fences(
-    connection: &Connection,
-    live: &[LiveLease],
-) -> Result<(i64, Vec<LiveLease>), MaintenanceError> {
+/// The leases whose token this receiver would not accept.
+pub(crate) fn set_live_fences(connection: &Connection, live: &[LiveLease]) -> Result<Vec<LiveLease>, MaintenanceError> {
     let row = receiver_row(connection)?;
     let (mut added, mut refused) = (0, Vec::new());
     for lease in live {
@@ -159,7 +156,8 @@ pub(crate) fn set_live_fences(
             Decision::Reject(_) => refused.push(lease.clone()),
         }
     }
-    Ok((added, refused))
+    count_fences(connection, added)?;
+    Ok(refused)
 }
 
 /// Removes the fences below `next` that are not of live leases.
@@ -176,5 +174,6 @@ pub(crate) fn drop_fences(connection: &Connection, next: Token, live: &[LiveLeas
         delete.execute([domain])?;
         dropped += 1;
     }
+    count_fences(connection, -dropped)?;
     Ok(dropped)
 }

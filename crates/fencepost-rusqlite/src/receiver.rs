@@ -132,9 +132,9 @@ impl SqliteReceiver {
                 Ok(Verdict::Rejected(rejection))
             }
             Step::Apply { raises } | Step::Replay { raises } => {
-                let added = transaction::raise(&tx, &claim, &raises).map_err(lost)?;
+                transaction::raise(&tx, &claim, &raises).map_err(lost)?;
                 if !raises.is_empty() {
-                    transaction::raise_counter(&tx, added).map_err(lost)?;
+                    transaction::raise_counter(&tx).map_err(lost)?;
                 }
                 let read = reader(&tx).map_err(WriteError::Mutation)?;
                 if tx.is_autocommit() {
@@ -211,15 +211,15 @@ impl SqliteReceiver {
             Step::Replay { raises } => {
                 let result = transaction::recorded_result(tx, &claim)?;
                 if !raises.is_empty() {
-                    let added = transaction::raise(tx, &claim, &raises).map_err(unavailable)?;
-                    transaction::raise_counter(tx, added).map_err(unavailable)?;
+                    transaction::raise(tx, &claim, &raises).map_err(unavailable)?;
+                    transaction::raise_counter(tx).map_err(unavailable)?;
                 }
                 Ok(Entry::Replayed(result))
             }
             Step::Apply { raises } => {
-                let added = transaction::raise(tx, &claim, &raises).map_err(unavailable)?;
+                transaction::raise(tx, &claim, &raises).map_err(unavailable)?;
                 transaction::enter(tx, &claim, plan.counter).map_err(unavailable)?;
-                Ok(Entry::Entered(Entered::new(tx, &claim, added)))
+                Ok(Entry::Entered(Entered::new(tx, &claim, plan.counter)))
             }
         }
     }
@@ -229,10 +229,8 @@ impl SqliteReceiver {
         if plan.entries == 0 {
             return Ok(plan);
         }
-        // Left behind by a mutation that ended its transaction itself. Nothing is entered in a transaction that has just
-        // begun, so they are removed before they open anything.
-        transaction::leave(tx).map_err(unavailable)?;
-        transaction::raise_counter(tx, 0).map_err(unavailable)?;
+        // Left open by a mutation that ended its transaction itself: nothing is entered in a transaction that has just begun.
+        transaction::raise_counter(tx).map_err(unavailable)?;
         let plan = transaction::plan(tx, claim, self.seen.greatest())?;
         Ok(Plan { swept: true, ..plan })
     }
@@ -262,15 +260,15 @@ impl SqliteReceiver {
             Step::Replay { raises } => {
                 let result = transaction::recorded_result(&tx, claim).map_err(foreign)?;
                 if !raises.is_empty() {
-                    let added = transaction::raise(&tx, claim, &raises).map_err(lost)?;
-                    transaction::raise_counter(&tx, added).map_err(lost)?;
+                    transaction::raise(&tx, claim, &raises).map_err(lost)?;
+                    transaction::raise_counter(&tx).map_err(lost)?;
                     commit(tx, None).map_err(foreign)?;
                     self.seen.note(plan.counter + 1);
                 }
                 Ok(Verdict::Replayed(replayed(result)))
             }
             Step::Apply { raises } => {
-                let added = transaction::raise(&tx, claim, &raises).map_err(lost)?;
+                transaction::raise(&tx, claim, &raises).map_err(lost)?;
                 transaction::enter(&tx, claim, plan.counter).map_err(lost)?;
                 let result = mutation(&tx).map_err(WriteError::Mutation)?;
                 if tx.is_autocommit() {
@@ -278,13 +276,11 @@ impl SqliteReceiver {
                     return Err(ended_by_the_mutation(connection, claim));
                 }
                 record(&tx, &result).map_err(lost)?;
-                let left = transaction::leave(&tx).map_err(lost)?;
-                if left != claim.grants.len() {
+                if !transaction::leave(&tx, plan.counter, claim.grants.len()).map_err(lost)? {
                     return Err(WriteError::Misused(
                         "the mutation changed the table of entries, which is not for it to change",
                     ));
                 }
-                transaction::raise_counter(&tx, added).map_err(lost)?;
                 commit(tx, claim.operation.as_ref().map(|operation| &operation.id)).map_err(foreign)?;
                 self.seen.note(plan.counter + 1);
                 Ok(Verdict::Applied(result))
@@ -342,9 +338,7 @@ fn commit(tx: Transaction<'_>, operation: Option<&OperationId>) -> Result<(), Fa
 /// A mutation that commits by itself leaves its entry behind, which would open the tables to everybody.
 fn ended_by_the_mutation<E>(connection: &mut Connection, claim: &Claim<'_>) -> WriteError<E> {
     let swept = begin(connection).and_then(|tx| {
-        if transaction::leave(&tx).map_err(unavailable)? > 0 {
-            transaction::raise_counter(&tx, 0).map_err(unavailable)?;
-        }
+        transaction::raise_counter(&tx).map_err(unavailable)?;
         commit(tx, None)
     });
     let source = match swept {

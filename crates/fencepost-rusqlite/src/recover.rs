@@ -75,22 +75,23 @@ pub fn recover(
             return Err(MaintenanceError::SeedNeeded);
         }
         tx.execute_batch(SCHEMA)?;
+        tx.execute(statement::START_COUNTER, [first_counter()])?;
         match read_receiver(tx)? {
             Some(row) => same_issuer(&row, &seed.issuer)?,
             None => create_receiver(tx, seed)?,
         }
         learn(tx, seed)?;
-        let (_, refused) = set_live_fences(tx, &seed.live)?;
+        let refused = set_live_fences(tx, &seed.live)?;
         let mut dropped = 0;
         if let Some(next) = seed.next {
             tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
             dropped = drop_fences(tx, next, &seed.live)?;
         }
-        tx.execute(statement::LEAVE, [])?;
         let fences: i64 = tx.query_row("SELECT count(*) FROM main.fencepost_fence", [], |row| row.get(0))?;
         let (device, inode) = identity(tx).columns();
         let least = first_counter().max(i64::try_from(seen.greatest()).unwrap_or(i64::MAX).saturating_add(1));
-        tx.execute(statement::REOPEN, params![fresh_recovery_id(), device, inode, least, fences])?;
+        tx.execute(statement::REOPEN, params![fresh_recovery_id(), device, inode, fences])?;
+        tx.execute(statement::SKIP_COUNTER, [least])?;
         let incarnation = incarnation(tx)?;
         if incarnation.recovery.is_none() {
             return Err(MaintenanceError::Closed(Closure::MetadataMissing));

@@ -58,9 +58,9 @@ impl<'a> Claim<'a> {
 pub(crate) struct Plan {
     /// The receiver's counter as it was read; 0 where there is no receiver.
     pub(crate) counter: u64,
-    /// Entries found although this adapter leaves none.
+    /// Domains that are entered at this moment.
     pub(crate) entries: i64,
-    /// Whether entries were removed in this transaction, which has to be committed then.
+    /// Whether something left open was closed in this transaction, which has to be committed then.
     pub(crate) swept: bool,
     pub(crate) step: Step,
 }
@@ -204,11 +204,8 @@ fn stale(grant: &Grant, least_accepted: fencepost_core::Token) -> Decision {
     Decision::Reject(Rejection::Stale { presented: grant.token, least_accepted, by: RejectedBy::Fence })
 }
 
-/// Raises the fences of a plan.
-///
-/// # Returns
-/// How many of them are new.
-pub(crate) fn raise(connection: &Connection, claim: &Claim<'_>, raises: &[Raise]) -> rusqlite::Result<i64> {
+/// Raises the fences of a plan. Where nothing follows that leaves, the caller raises the counter.
+pub(crate) fn raise(connection: &Connection, claim: &Claim<'_>, raises: &[Raise]) -> rusqlite::Result<()> {
     let mut added = 0;
     for Raise { nth, first } in raises {
         let grant = claim.grants[*nth];
@@ -218,14 +215,22 @@ pub(crate) fn raise(connection: &Connection, claim: &Claim<'_>, raises: &[Raise]
         assert_eq!(changed, 1, "a fence that was read under the write lock rises when it is told to");
         added += i64::from(*first);
     }
-    Ok(added)
+    count_fences(connection, added)
 }
 
-/// Opens the guarded tables for the claim's domains.
+/// Keeps the number of fences, by which a removed one is noticed.
+pub(crate) fn count_fences(connection: &Connection, added: i64) -> rusqlite::Result<()> {
+    if added != 0 {
+        connection.prepare_cached(statement::COUNT_FENCES)?.execute([added])?;
+    }
+    Ok(())
+}
+
+/// Opens the guarded tables for these domains.
 pub(crate) fn enter(connection: &Connection, claim: &Claim<'_>, counter: u64) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(statement::ENTER)?;
-    for grant in &claim.grants {
-        statement.execute(params![grant.domain.as_str(), counter.cast_signed() + 1])?;
+    for (slot, grant) in (1_i64..).zip(&claim.grants) {
+        statement.execute(params![slot, grant.domain.as_str(), counter.cast_signed() + 1])?;
     }
     Ok(())
 }
@@ -247,18 +252,23 @@ pub(crate) fn record(connection: &Connection, claim: &Claim<'_>, result: &Record
     Ok(())
 }
 
-/// Closes the guarded tables.
+/// Closes the guarded tables again and raises the counter.
 ///
 /// # Returns
-/// How many entries there were.
-pub(crate) fn leave(connection: &Connection) -> rusqlite::Result<usize> {
-    connection.prepare_cached(statement::LEAVE)?.execute([])
+/// Whether every domain was still entered; nothing was changed otherwise.
+pub(crate) fn leave(connection: &Connection, counter: u64, entered: usize) -> rusqlite::Result<bool> {
+    let parameters = params![counter.cast_signed() + 1, entered as i64];
+    let left = connection.prepare_cached(statement::LEAVE)?.execute(parameters)? == 1;
+    if entered > 1 {
+        connection.prepare_cached(statement::FORGET_SLOTS)?.execute([])?;
+    }
+    Ok(left)
 }
 
-/// Ends a change: the counter rises, and every entry that counted under the old one no longer does.
-pub(crate) fn raise_counter(connection: &Connection, fences_added: i64) -> rusqlite::Result<()> {
-    let changed = connection.prepare_cached(statement::RAISE_COUNTER)?.execute([fences_added])?;
-    assert_eq!(changed, 1, "the receiver's row was read in this transaction");
+/// Ends a change in which nothing was entered. What was left open is closed by it too.
+pub(crate) fn raise_counter(connection: &Connection) -> rusqlite::Result<()> {
+    let changed = connection.prepare_cached(statement::RAISE_COUNTER)?.execute([])?;
+    assert_eq!(changed, 1, "the counter was read in this transaction");
     Ok(())
 }
 

@@ -9,9 +9,9 @@
 //!
 //! 1. `STANDING` reads the receiver and the domain; [`sqlite::standing`] makes of it what
 //!    [`decide`](fencepost_core::fence::decide) looks at;
-//! 2. `INSERT_FENCE` or `RAISE_FENCE`, only where the token is greater than the fence;
+//! 2. `INSERT_FENCE` and `COUNT_FENCES`, or `RAISE_FENCE`, only where the token is greater than the fence;
 //! 3. `ENTER`, which opens the guarded tables for the rows of this domain;
 //! 4. the mutation;
-//! 5. `RECORD`, where the write names an operation, then `LEAVE` and `RAISE_COUNTER`, which close the tables again.
+//! 5. `RECORD`, where the write names an operation, then `LEAVE`, which closes the tables and raises the counter.
 
 pub mod sqlite;

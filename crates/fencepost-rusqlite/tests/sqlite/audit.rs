@@ -41,7 +41,7 @@ fn whatever_was_done_to_the_guard_is_found() {
         ("CREATE TRIGGER leaves AFTER INSERT ON counter BEGIN SELECT raise ( ignore ); END", "ignoring_trigger"),
         ("DROP TRIGGER fencepost_fence_rises", "records_unprotected"),
         ("CREATE TRIGGER own BEFORE INSERT ON fencepost_entry BEGIN SELECT RAISE(IGNORE); END", "records_altered"),
-        ("INSERT INTO fencepost_entry SELECT 'a', counter + 1 FROM fencepost_receiver", "left_open"),
+        ("INSERT INTO fencepost_entry SELECT 1, 'a', counter + 1 FROM fencepost_entry", "left_open"),
         ("INSERT INTO fencepost_fence VALUES ('z', 1)", "closed"),
     ] {
         let database = Database::with_counters();

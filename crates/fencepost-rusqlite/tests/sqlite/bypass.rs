@@ -319,10 +319,9 @@ fn a_temporary_table_cannot_stand_in_for_the_receivers_own() {
     let mut connection = database.connect();
     connection
         .execute_batch(
-            "CREATE TEMP TABLE fencepost_entry (domain TEXT, counter INTEGER);
-             CREATE TEMP TABLE fencepost_receiver (id, counter INTEGER);
-             INSERT INTO temp.fencepost_receiver VALUES (1, 1);
-             INSERT INTO temp.fencepost_entry VALUES ('a', 2);
+            "CREATE TEMP TABLE fencepost_entry (slot INTEGER PRIMARY KEY, domain TEXT, counter INTEGER);
+             CREATE TEMP TABLE fencepost_receiver (id);
+             INSERT INTO temp.fencepost_entry VALUES (0, NULL, 1), (1, 'a', 2);
              CREATE TEMP TABLE fencepost_fence (domain TEXT, token INTEGER);",
         )
         .unwrap();

@@ -60,6 +60,7 @@ fn removed_tables_and_a_removed_row_close_the_receiver_for_good() {
         "DROP TABLE fencepost_entry",
         "DROP TABLE fencepost_receiver",
         "DROP TRIGGER fencepost_receiver_stays; DELETE FROM fencepost_receiver",
+        "DROP TRIGGER fencepost_counter_stays; DELETE FROM fencepost_entry",
     ] {
         let database = Database::with_counters();
         let mut connection = database.connect();
@@ -102,13 +103,15 @@ fn nothing_that_a_receiver_knows_can_be_lowered_or_removed_by_plain_sql() {
         "DELETE FROM fencepost_fence",
         "REPLACE INTO fencepost_fence VALUES ('a', 1)",
         "INSERT INTO fencepost_fence VALUES ('a', 1) ON CONFLICT DO UPDATE SET token = excluded.token",
-        "UPDATE fencepost_receiver SET known_epoch = 0, counter = counter + 1",
-        "UPDATE fencepost_receiver SET unfenced_floor = NULL, counter = counter + 1",
-        "UPDATE fencepost_receiver SET unfenced_floor = 1, counter = counter + 1",
-        "UPDATE fencepost_receiver SET horizon = 1, counter = counter + 1",
-        "UPDATE fencepost_receiver SET counter = counter - 1",
-        "UPDATE fencepost_receiver SET fences = 0",
-        "UPDATE fencepost_receiver SET issuer = 'me', counter = counter + 1",
+        "UPDATE fencepost_receiver SET known_epoch = 0",
+        "UPDATE fencepost_receiver SET unfenced_floor = NULL",
+        "UPDATE fencepost_receiver SET unfenced_floor = 1",
+        "UPDATE fencepost_receiver SET horizon = 1",
+        "UPDATE fencepost_entry SET counter = counter - 1 WHERE slot = 0",
+        "UPDATE fencepost_entry SET slot = 9 WHERE slot = 0",
+        "DELETE FROM fencepost_entry",
+        "REPLACE INTO fencepost_entry VALUES (0, NULL, 1)",
+        "UPDATE fencepost_receiver SET issuer = 'me'",
         "DELETE FROM fencepost_receiver",
         "REPLACE INTO fencepost_receiver SELECT * FROM fencepost_receiver",
         "UPDATE fencepost_operation SET result = x'00'",
@@ -206,7 +209,12 @@ fn a_recovery_that_was_overtaken_changes_nothing_and_one_done_twice_is_harmless(
 
 #[test]
 fn lost_records_are_recovered_from_what_the_coordinator_says_is_live() {
-    for damage in ["DROP TABLE fencepost_fence", "DROP TABLE fencepost_receiver", "DROP TABLE fencepost_entry"] {
+    for damage in [
+        "DROP TABLE fencepost_fence",
+        "DROP TABLE fencepost_receiver",
+        "DROP TABLE fencepost_entry",
+        "DROP TRIGGER fencepost_counter_stays; DELETE FROM fencepost_entry",
+    ] {
         let database = Database::with_counters();
         let mut connection = database.connect();
         assert_eq!(write_a(&mut connection, "1.5"), Verdict::Applied(()));

@@ -25,7 +25,7 @@ pub(crate) fn token(text: &str) -> Token {
 pub(crate) fn grant(name: &str, text: &str) -> Grant {
     let token = token(text);
     let [a, b] = [LeaseId::from_bytes([1; 16]), LeaseId::from_bytes([2; 16])];
-    let lease = if token.sequence().get() % 2 == 0 { a } else { b };
+    let lease = if token.sequence().get().is_multiple_of(2) { a } else { b };
     Grant { issuer: issuer(), domain: domain(name), token, lease, session: SessionId::from_bytes([3; 16]) }
 }
 

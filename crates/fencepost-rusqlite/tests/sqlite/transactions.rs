@@ -191,7 +191,9 @@ fn an_entry_left_behind_is_found_by_the_audit_and_swept_by_the_next_write() {
 fn an_entry_of_an_old_counter_opens_nothing() {
     let database = Database::with_counters();
     let connection = database.connect();
-    connection.execute("INSERT INTO fencepost_entry SELECT 'a', counter FROM fencepost_receiver", []).unwrap();
+    connection
+        .execute("INSERT INTO fencepost_entry SELECT 1, 'a', counter FROM fencepost_entry WHERE slot = 0", [])
+        .unwrap();
     assert!(add_one(&connection, "a").is_err());
 }
 

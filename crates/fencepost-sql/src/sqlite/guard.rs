@@ -179,8 +179,9 @@ impl Guard<'_> {
 
     fn unentered(&self, row: &str) -> String {
         format!(
-            "NOT EXISTS (SELECT 1 FROM fencepost_entry AS fencepost_e WHERE fencepost_e.domain = {} \
-             AND fencepost_e.counter = (SELECT counter + 1 FROM fencepost_receiver))",
+            "NOT EXISTS (SELECT 1 FROM fencepost_entry AS fencepost_e WHERE fencepost_e.slot > 0 \
+             AND fencepost_e.counter = (SELECT counter + 1 FROM fencepost_entry WHERE slot = 0) \
+             AND fencepost_e.domain = {})",
             self.domain_of(row)
         )
     }

@@ -3,7 +3,7 @@ use fencepost_core::{
     fence::{Closure, Condition, Fingerprint, SignatureRule, Standing},
 };
 
-/// The receiver's row, column by column as [`statement::RECEIVER`](super::statement::RECEIVER) reads it.
+/// The receiver's row and its counter, column by column as [`statement::RECEIVER`](super::statement::RECEIVER) reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverRow {
     /// `open`, or why it is closed.

@@ -1,14 +1,16 @@
 -- Fencepost's records in a SQLite database, layout 1. All of it lives in the database that holds the guarded tables.
 --
 --   fencepost_receiver     one row: what this receiver knows. Made by the first guard, never removed.
---                          Everything but `condition`, `fences` and the identity only rises.
+--                          Epoch, floors and horizon only rise.
+--   fencepost_entry        slot 0: how many changes there have been, which only rises. Slots from 1 on: the domains that
+--                          the last transaction entered. Such a row counts while its counter is that of slot 0 plus one,
+--                          and every write ends by raising slot 0, so a row left behind opens nothing.
 --   fencepost_fence        domain -> highest token it was raised to. Removed by collection, below unfenced_floor.
 --   fencepost_operation    (domain, operation id) -> what was asked and answered. Removed by collection, below horizon.
---   fencepost_entry        the domains entered by the transaction in progress; empty outside of one. A row counts
---                          while its counter is the receiver's plus one, so a row left behind opens nothing.
 --   fencepost_guard        the guarded tables. What the guard does stands in its triggers, not here.
---   fencepost_observation  the last 1000 writes that guards in observe mode would have refused.
+--   fencepost_observation  the last 1000 changes that guards in observe mode would have refused.
 --
+-- A write that raises nothing and records nothing changes one page of these: that of fencepost_entry.
 -- Tokens are integers: epoch * 2^43 + sequence. Names compare byte by byte.
 
 CREATE TABLE IF NOT EXISTS main.fencepost_receiver (
@@ -23,8 +25,13 @@ CREATE TABLE IF NOT EXISTS main.fencepost_receiver (
     fences         INTEGER NOT NULL CHECK (fences >= 0),
     recovery       BLOB    NOT NULL CHECK (length(recovery) = 16),
     device         INTEGER NOT NULL,
-    inode          INTEGER NOT NULL,
-    counter        INTEGER NOT NULL CHECK (counter > 0)
+    inode          INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS main.fencepost_entry (
+    slot    INTEGER NOT NULL PRIMARY KEY CHECK (slot >= 0),
+    domain  TEXT,
+    counter INTEGER NOT NULL CHECK (counter > 0)
 ) STRICT;
 
 CREATE TABLE IF NOT EXISTS main.fencepost_fence (
@@ -40,11 +47,6 @@ CREATE TABLE IF NOT EXISTS main.fencepost_operation (
     token       INTEGER NOT NULL CHECK (token > 0),
     result      BLOB    NOT NULL,
     PRIMARY KEY (domain, id)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE IF NOT EXISTS main.fencepost_entry (
-    domain  TEXT    NOT NULL PRIMARY KEY,
-    counter INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS main.fencepost_guard (
@@ -66,16 +68,27 @@ WHEN EXISTS (SELECT 1 FROM fencepost_receiver)
 BEGIN SELECT RAISE(ABORT, 'fencepost: this database is a receiver already'); END;
 
 CREATE TRIGGER IF NOT EXISTS main.fencepost_receiver_rises BEFORE UPDATE ON fencepost_receiver
-WHEN NEW.counter <= OLD.counter
-    OR NEW.issuer IS NOT OLD.issuer
+WHEN NEW.issuer IS NOT OLD.issuer
     OR NEW.known_epoch < OLD.known_epoch
     OR coalesce(NEW.floor, 0) < coalesce(OLD.floor, 0)
     OR coalesce(NEW.unfenced_floor, 0) < coalesce(OLD.unfenced_floor, 0)
     OR coalesce(NEW.horizon, 0) < coalesce(OLD.horizon, 0)
-BEGIN SELECT RAISE(ABORT, 'fencepost: what a receiver knows only rises, and its counter with every change'); END;
+BEGIN SELECT RAISE(ABORT, 'fencepost: what a receiver knows only rises'); END;
 
 CREATE TRIGGER IF NOT EXISTS main.fencepost_receiver_stays BEFORE DELETE ON fencepost_receiver
 BEGIN SELECT RAISE(ABORT, 'fencepost: a receiver is never forgotten, or every old token would be accepted'); END;
+
+CREATE TRIGGER IF NOT EXISTS main.fencepost_counter_once BEFORE INSERT ON fencepost_entry
+WHEN NEW.slot = 0 AND EXISTS (SELECT 1 FROM fencepost_entry WHERE slot = 0)
+BEGIN SELECT RAISE(ABORT, 'fencepost: there is one counter of changes'); END;
+
+CREATE TRIGGER IF NOT EXISTS main.fencepost_counter_rises BEFORE UPDATE ON fencepost_entry
+WHEN OLD.slot = 0 AND (NEW.slot IS NOT 0 OR NEW.counter <= OLD.counter)
+BEGIN SELECT RAISE(ABORT, 'fencepost: the counter of changes only rises'); END;
+
+CREATE TRIGGER IF NOT EXISTS main.fencepost_counter_stays BEFORE DELETE ON fencepost_entry
+WHEN OLD.slot = 0
+BEGIN SELECT RAISE(ABORT, 'fencepost: the counter of changes is never forgotten'); END;
 
 CREATE TRIGGER IF NOT EXISTS main.fencepost_fence_once BEFORE INSERT ON fencepost_fence
 WHEN EXISTS (SELECT 1 FROM fencepost_fence WHERE domain = NEW.domain)
