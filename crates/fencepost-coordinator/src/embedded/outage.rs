@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fencepost_core::lease::{Command, Output};
+use fencepost_core::{
+    Moment,
+    lease::{Command, Output},
+};
 
 use super::{
     NotReady,
@@ -103,7 +106,7 @@ impl Writer {
         self.let_time_pass(batch);
         for message in batch.messages.drain(..) {
             match message {
-                Message::Call(call) => self.answer_without_commit(call, batch.now, &mut answers),
+                Message::Call(call) => self.answer_without_commit(call, batch.at, &mut answers),
                 // Nobody waits in a queue.
                 Message::Disconnected(_) => {}
                 Message::Snapshot(encoded) => self.upkeep.encoded(encoded),
@@ -111,7 +114,7 @@ impl Writer {
             }
         }
         match self.journal.confirm() {
-            Ok(()) => self.speak(answers, batch.now),
+            Ok(()) => self.speak(answers, batch.at),
             Err(StoreError::Deposed { by }) => return self.depose(by),
             Err(StoreError::Failed(why) | StoreError::Damaged(why)) => {
                 for ticket in answers.failed() {
@@ -130,12 +133,12 @@ impl Writer {
     fn let_time_pass(&mut self, batch: &Batch) {
         let Mode::Outage(outage) = &mut self.mode else { return };
         if !outage.ahead {
-            outage.owed.join(self.leases.tick(batch.at()));
+            outage.owed.join(self.leases.tick(batch.at));
         }
     }
 
     /// Answers a call that leaves no record, and refuses every other.
-    fn answer_without_commit(&mut self, call: Call, now: Duration, answers: &mut Output) {
+    fn answer_without_commit(&mut self, call: Call, now: Moment, answers: &mut Output) {
         let Mode::Outage(outage) = &mut self.mode else { return };
         let needs_commit = match call.command {
             Command::Heartbeat { .. } | Command::ReadSession { .. } | Command::Query(_) => false,
@@ -148,7 +151,7 @@ impl Writer {
         if needs_commit || outage.ahead {
             return call.reply.refuse(&outage.why, false);
         }
-        let output = self.leases.step(call.ticket, call.command, moment(now));
+        let output = self.leases.step(call.ticket, call.command, now);
         if output.records().is_empty() {
             self.replies.insert(call.ticket, call.reply);
             answers.join(output);
@@ -182,7 +185,7 @@ impl Writer {
         let since = outage.since;
         let owed = std::mem::take(&mut outage.owed);
         // A failure here goes back to the beginning of the outage, with a longer backoff.
-        if self.settle(owed, 0, self.clock.now()) {
+        if self.settle(owed, 0, moment(self.clock.now())) {
             self.mode = Mode::Serving;
             self.facts.hinder(None);
             self.observer.resumed(since.elapsed());

@@ -2,8 +2,9 @@
 
 use std::{
     collections::HashMap,
+    hint,
     sync::{Arc, atomic::Ordering::Relaxed, mpsc::Receiver},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fencepost_core::{
@@ -27,6 +28,9 @@ use crate::WatchedEvent;
 
 /// The longest sleep when nothing is due.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// How long the writer looks for the next call after a batch before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// Why a call is not answered by a coordinator that was shut down.
 pub(super) const SHUT_DOWN: &str = "the coordinator is shut down";
@@ -62,13 +66,7 @@ pub(super) enum Mode {
 /// A batch: what came in, and the moment at which all of it is decided.
 pub(super) struct Batch {
     pub(super) messages: Vec<Message>,
-    pub(super) now: Duration,
-}
-
-impl Batch {
-    pub(super) fn at(&self) -> Moment {
-        moment(self.now)
-    }
+    pub(super) at: Moment,
 }
 
 impl Writer {
@@ -77,8 +75,8 @@ impl Writer {
         let mut messages = Vec::with_capacity(self.batch_most);
         loop {
             self.collect(&mut messages);
-            let mut batch = Batch { messages, now: self.clock.now() };
-            if !batch.messages.is_empty() || self.is_due(batch.at()) {
+            let mut batch = Batch { messages, at: moment(self.clock.now()) };
+            if !batch.messages.is_empty() || self.is_due(batch.at) {
                 match self.mode {
                     Mode::Serving => self.serve(&mut batch),
                     Mode::Outage(_) => self.endure(&mut batch),
@@ -94,9 +92,9 @@ impl Writer {
 
     /// Waits until there is something to do and takes what is there, without waiting for more.
     fn collect(&mut self, messages: &mut Vec<Message>) {
-        match self.inbox.try_recv() {
-            Ok(message) => messages.push(message),
-            Err(_) => {
+        match self.next_at_once() {
+            Some(message) => messages.push(message),
+            None => {
                 let sleep = self.sleep();
                 // The writer keeps a sender of its own, so the channel never disconnects.
                 if let Ok(message) = self.inbox.recv_timeout(sleep) {
@@ -112,6 +110,18 @@ impl Writer {
         let calls = messages.iter().filter(|message| matches!(message, Message::Call(_))).count() as u64;
         self.facts.queued.fetch_sub(calls, Relaxed);
         self.facts.calls.fetch_add(calls, Relaxed);
+    }
+
+    /// What is queued, or comes while it takes less to look again than to fall asleep and be woken.
+    fn next_at_once(&mut self) -> Option<Message> {
+        let began = Instant::now();
+        loop {
+            match self.inbox.try_recv() {
+                Ok(message) => return Some(message),
+                Err(_) if began.elapsed() < SPIN => hint::spin_loop(),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// How long nothing is due.
@@ -138,7 +148,7 @@ impl Writer {
 
     /// Decides a batch, makes it durable, and answers.
     fn serve(&mut self, batch: &mut Batch) {
-        let at = batch.at();
+        let at = batch.at;
         let mut output = self.leases.tick(at);
         let mut calls = 0;
         self.facts.batches.fetch_add(1, Relaxed);
@@ -159,16 +169,16 @@ impl Writer {
             }
         }
         if fencepost_core::sabotage::active("reply_before_fsync") {
-            return self.answer_before_it_is_durable(output, batch.now);
+            return self.answer_before_it_is_durable(output, at);
         }
-        if self.settle(output, calls, batch.now) {
+        if self.settle(output, calls, at) {
             self.upkeep.served();
             self.upkeep_under_load();
         }
     }
 
     /// Makes an output durable and speaks; whether that worked.
-    pub(super) fn settle(&mut self, output: Output, calls: usize, decided: Duration) -> bool {
+    pub(super) fn settle(&mut self, output: Output, calls: usize, decided: Moment) -> bool {
         let records = output.records().len();
         let (result, took) = if records == 0 {
             self.facts.timed(|| self.journal.confirm().map(|()| 0))
@@ -198,7 +208,7 @@ impl Writer {
     }
 
     /// Hands out the answers of an output whose records are durable.
-    pub(super) fn speak(&mut self, output: Output, decided: Duration) {
+    pub(super) fn speak(&mut self, output: Output, decided: Moment) {
         let spoken = output.committed();
         for (ticket, answer) in spoken.answers {
             if let Some(reply) = self.replies.remove(&ticket) {
@@ -215,7 +225,7 @@ impl Writer {
 
     /// The deliberate defect `reply_before_fsync`: answers leave a few milliseconds before what they promise is
     /// durable, long enough for a kill to fall in between.
-    fn answer_before_it_is_durable(&mut self, output: Output, decided: Duration) {
+    fn answer_before_it_is_durable(&mut self, output: Output, decided: Moment) {
         let records = output.records().to_vec();
         self.speak(output, decided);
         if !records.is_empty() {
