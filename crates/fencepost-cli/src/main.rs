@@ -1,2 +1,181 @@
-//! (under construction)
-fn main() {}
+//! The command `fencepost`: leases, and the guards that refuse writes of those who have lost them.
+//!
+//! Parsing and words live here; decisions are the libraries'. Every failure says what to type next and ends in an exit
+//! code that means one thing ([`exit`]).
+
+mod command;
+mod coordinator;
+mod demo;
+mod duration;
+mod exit;
+mod failure;
+mod help;
+mod names;
+mod output;
+mod resource;
+mod session_file;
+mod shell;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::Write,
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
+
+use crate::{command as commands, exit::Exit, failure::Failure, output::Output};
+
+/// Leases whose stale writes fail at the resource
+///
+/// A worker whose lease is gone can still be in the middle of a write. Fencepost gives every grant a greater token and
+/// has the resource refuse a smaller one.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fencepost",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = "`fencepost help COMMAND` explains one with examples; `fencepost help exit-codes` lists what it exits with."
+)]
+struct Cli {
+    /// Speak JSON: answers on standard output, errors on standard error
+    #[arg(long, global = true, display_order = 900)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
+    Acquire(commands::acquire::AcquireArgs),
+    Renew(commands::renew::RenewArgs),
+    Release(commands::release::ReleaseArgs),
+    Ls(commands::ls::LsArgs),
+    Show(commands::show::ShowArgs),
+    Guard(commands::guard::GuardArgs),
+    Unguard(commands::unguard::UnguardArgs),
+    Audit(commands::audit::AuditArgs),
+    Status(commands::status::StatusArgs),
+    Advance(commands::advance::AdvanceArgs),
+    Collect(commands::collect::CollectArgs),
+    Serve(commands::serve::ServeArgs),
+    Break(commands::breaking::BreakArgs),
+    /// Explain a command, or the topic exit-codes
+    Help {
+        /// The command or topic
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    let typed = |option: &str| arguments.iter().any(|argument| argument == option);
+    let (json, export) = (typed("--json"), typed("--export"));
+    let code = panic::catch_unwind(AssertUnwindSafe(|| run(&arguments, json))).unwrap_or_else(|_| {
+        let failure = Failure::new(Exit::Bug, "this is a bug of fencepost, please report it with the lines above");
+        failure.tell(json);
+        failure.code()
+    });
+    if export && code != Exit::Done.code() && !asks_for_help(&arguments) {
+        // An `eval` of nothing succeeds, and the script would go on without a lease.
+        let _ = writeln!(std::io::stdout(), "{}", commands::handing::failing_export(code));
+    }
+    ExitCode::from(code)
+}
+
+fn asks_for_help(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
+fn run(arguments: &[OsString], json: bool) -> u8 {
+    let matches = match help::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return not_parsed(&error, json),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error, json),
+    };
+    match execute(cli.command, &matches, Output::new(cli.json)) {
+        Ok(exit) => exit.code(),
+        Err(failure) => {
+            failure.tell(cli.json);
+            failure.code()
+        }
+    }
+}
+
+fn not_parsed(error: &clap::Error, json: bool) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Ok(()) => Exit::Done.code(),
+            Err(_) => Exit::CannotWrite.code(),
+        },
+        _ if json => {
+            let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end()).then("fencepost help");
+            failure.tell(true);
+            failure.code()
+        }
+        _ => {
+            // Where standard error is closed, the exit code still tells.
+            let _ = error.print();
+            Exit::Usage.code()
+        }
+    }
+}
+
+fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Demo(args) => demo::run(args, output.json),
+        Command::DemoWorker(args) => demo::run_worker(&args),
+        Command::Acquire(args) => awaited(commands::acquire::run(args, output)),
+        Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output)),
+        Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output)),
+        Command::Ls(args) => awaited(commands::ls::run(args, output)),
+        Command::Show(args) => awaited(commands::show::run(args, output)),
+        Command::Guard(args) => awaited(commands::guard::run(args, url_was_typed(matches), output)),
+        Command::Unguard(args) => commands::unguard::run(args, output),
+        Command::Audit(args) => commands::audit::run(args, output),
+        Command::Status(args) => commands::status::run(args, output),
+        Command::Advance(args) => commands::advance::run(args, output),
+        Command::Collect(args) => awaited(commands::collect::run(args, output)),
+        Command::Serve(args) => on_all_cores(commands::serve::run(args, output)),
+        Command::Break(args) => awaited(commands::breaking::run(args, output)),
+        Command::Help { words } => {
+            output.line(help::topic(&words)?.trim_end())?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Whether the coordinator was named on the command line, and not by a default.
+fn url_was_typed(matches: &ArgMatches) -> bool {
+    let command = matches.subcommand().map(|(_, command)| command);
+    command.and_then(|command| command.value_source("url")) == Some(ValueSource::CommandLine)
+}
+
+fn awaited(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    in_runtime(tokio::runtime::Builder::new_current_thread(), work)
+}
+
+fn on_all_cores(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    in_runtime(tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+fn in_runtime(
+    mut builder: tokio::runtime::Builder,
+    work: impl Future<Output = Result<Exit, Failure>>,
+) -> Result<Exit, Failure> {
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Failure::new(Exit::Unreachable, format!("the system gives no threads: {error}"))
+            .then("run the same command again")
+    })?;
+    runtime.block_on(work)
+}

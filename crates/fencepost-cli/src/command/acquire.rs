@@ -39,13 +39,13 @@ use crate::{
 #[command(after_long_help = "\
 In a shell:
   eval \"$(fencepost acquire nightly --export)\" || exit $?
-  while sleep 5; do fencepost renew || kill $$; done &
-  …                          # write with $FENCEPOST_GRANT
-  fencepost release
+  (while sleep 5; do fencepost renew >&2 || kill $$; done) & renewing=$!
+  …                                         # write with $FENCEPOST_GRANT
+  kill $renewing; fencepost release
 
-Nothing renews the lease but `fencepost renew`: without it the lease ends after one TTL.
-Session, secret and request id stay in a file of mode 600 (FENCEPOST_SESSION_FILE, or fencepost/session.json under
-XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. Where the answer was lost (exit 82), the same
+Nothing renews the lease but `fencepost renew`: without it the lease ends after one TTL. \
+Session, secret and request id stay in a file of mode 600 (FENCEPOST_SESSION_FILE, or fencepost/session.json under \
+XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. Where the answer was lost (exit 82), the same \
 command asks for it again under the same request id.
 
 Exits 75 when another has the domain; see `fencepost help exit-codes`.")]

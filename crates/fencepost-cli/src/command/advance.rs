@@ -14,7 +14,7 @@ use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResour
 /// Raise a domain's fence to the token of a grant
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-After it writes of every older token are refused there, before the new owner has written anything. Advance after
+After it writes of every older token are refused there, before the new owner has written anything. Advance after \
 acquiring and before the first read that a write will be based on:
 
   eval \"$(fencepost acquire nightly --export)\" || exit $?

@@ -9,8 +9,8 @@ use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResour
 /// List every way around the guards
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Exits 0 when nothing was found and 1 with findings, each with what to do about it; a guard that only observes is one.
-It changes nothing. What it cannot see: another connection's settings, edits of the file, and guards that were removed
+Exits 0 when nothing was found and 1 with findings, each with what to do about it; a guard that only observes is one. \
+It changes nothing. What it cannot see: another connection's settings, edits of the file, and guards that were removed \
 together with their entry.")]
 pub(crate) struct AuditArgs {
     /// The database, as sqlite:PATH

@@ -5,7 +5,7 @@ use fencepost_client::HttpCoordinator;
 use fencepost_coordinator::{CallError, Coordinator};
 use fencepost_core::{
     Domain, Grant, LeaseId, SessionId, Token,
-    fence::{RejectedBy, Rejection, Verdict},
+    fence::{Rejection, Verdict},
     lease::{BreakRefusal, Broken, Filter},
     limits,
 };
@@ -27,12 +27,13 @@ use crate::{
 #[command(
     name = "break",
     after_long_help = "\
-The line to type is printed by every refused `acquire` and by `show`. It names the lease and not only the domain, so it
-can never hit a successor. The holder's next renewal fails, and one token is used up to fence it with: name the
+The line to type is printed by every refused `acquire` and by `show`. It names the lease and not only the domain, so it \
+can never hit a successor. The holder's next renewal fails, and one token is used up to fence it with: name the \
 receivers of the domain with --advance, and writes of the old holder are refused there from then on.
 
 Safe to repeat, also to reach a receiver that was not reached before:
-  fencepost break invoices/2026-11 --lease ID --reason 'host is gone' --advance sqlite:/var/lib/shop.db"
+  fencepost break invoices/2026-11 --lease ID --reason 'host is gone' \\
+    --advance sqlite:/var/lib/shop.db"
 )]
 pub(crate) struct BreakArgs {
     /// The domain
@@ -134,8 +135,8 @@ async fn advance(
     let advance = |receiver: SqliteResource| {
         let outcome = match receiver.file.advance_blocking(&grant) {
             Ok(Verdict::Applied(()) | Verdict::Replayed(())) => Ok(()),
-            // The successor has been there: the old holder is fenced already.
-            Ok(Verdict::Rejected(Rejection::Stale { by: RejectedBy::Fence, .. })) => Ok(()),
+            // What shuts out this token shuts out the old holder's smaller one.
+            Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
             Ok(Verdict::Rejected(rejection)) => Err((Exit::Rejected, rejection.to_string())),
             Err(error) => Err((Exit::CannotWrite, error.to_string())),
         };

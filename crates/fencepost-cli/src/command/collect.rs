@@ -17,8 +17,8 @@ use crate::{
 /// Forget the fences of domains that nobody holds
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Asks the coordinator which leases are live and which token comes next. Old tokens of forgotten domains stay refused: the
-unfenced floor rises first. With --horizon, records of operations that were born below it go too; a retry of such an
+Asks the coordinator which leases are live and which token comes next. Old tokens of forgotten domains stay refused: the \
+unfenced floor rises first. With --horizon, records of operations that were born below it go too; a retry of such an \
 operation is answered `operation_too_old`, so choose a horizon older than any retry.")]
 pub(crate) struct CollectArgs {
     /// The database, as sqlite:PATH

@@ -25,11 +25,11 @@ Examples:
   fencepost guard sqlite:shop.db job --domain \"'jobs'\"        # the whole table is one domain
   fencepost guard sqlite:shop.db invoice --domain \"'invoices/' || month\" --observe
 
-From then on INSERT, UPDATE, DELETE, REPLACE and upserts of any client are refused unless their transaction has entered
-the row's domain with a token that is not stale. With --observe they are counted and noted instead: for the first days.
+From then on INSERT, UPDATE, DELETE, REPLACE and upserts of any client are refused unless their transaction has entered \
+the row's domain with a token that is not stale. With --observe they are counted and noted instead: for the first days. \
 Running it again changes mode or expression, and takes in new columns and indexes.
 
-The first guard of a database asks the coordinator who it is, what is live and which token comes next. Where it cannot
+The first guard of a database asks the coordinator who it is, what is live and which token comes next. Where it cannot \
 be reached, an operator vouches for that by hand: --issuer NAME --epoch N --floor TOKEN.")]
 pub(crate) struct GuardArgs {
     /// The database, as sqlite:PATH

@@ -22,10 +22,10 @@ use crate::{
 /// Give the lease of the session file back
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR); it is
+The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR); it is \
 removed when the lease has ended. Settle every write whose outcome is unknown first: the next holder may start at once.
 
-Safe to repeat: where the answer is lost, the file stays and the same command asks again. Exits 80 when the lease had
+Safe to repeat: where the answer is lost, the file stays and the same command asks again. Exits 80 when the lease had \
 been lost before, so that a script learns that its work may have overlapped with another's.")]
 pub(crate) struct ReleaseArgs {}
 

@@ -18,10 +18,10 @@ use crate::{
 /// Keep the lease of the session file for one more TTL
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR).
+The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR). \
 Renew every third of the TTL, and stop the work as soon as this exits with anything but 0:
 
-  while sleep 5; do fencepost renew || kill $WORK; done &
+  (while sleep 5; do fencepost renew >&2 || kill $$; done) & renewing=$!
 
 Exits 80 when the lease is gone. A renewal that comes late fails even if nobody else has taken the domain.")]
 pub(crate) struct RenewArgs {}

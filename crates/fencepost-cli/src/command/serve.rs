@@ -27,11 +27,12 @@ use crate::{
 #[command(after_long_help = "\
 The first time, in an empty directory:
   fencepost serve --data /var/lib/fencepost --init
-and from then on without --init. An empty directory is never taken for a new coordinator by itself: it may be one whose
+
+From then on without --init. An empty directory is never taken for a new coordinator by itself: it may be one whose \
 state was lost, and a new one must not repeat old tokens.
 
-Prints where it listens once it answers, and tells systemd (NOTIFY_SOCKET). Logs go to standard error; FENCEPOST_LOG
-chooses what, e.g. `debug` or `warn,fencepost=info`. TERM and INT stop it: calls under way are answered, leases live on
+Prints where it listens once it answers, and tells systemd (NOTIFY_SOCKET). Logs go to standard error; FENCEPOST_LOG \
+chooses what, e.g. `debug` or `warn,fencepost=info`. TERM and INT stop it: calls under way are answered, leases live on \
 and get one fresh TTL at the next start.")]
 pub(crate) struct ServeArgs {
     /// The directory of the coordinator's store

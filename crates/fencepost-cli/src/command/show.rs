@@ -16,7 +16,7 @@ use crate::{
 /// Show who holds a domain, and since when
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Prints the holder, the token, the times, how many wait, and the line that takes the lease away.
+Prints the holder, the token, the times, how many wait, and the line that takes the lease away. \
 A domain that nobody holds is no error. What it shows may be over when you read it: it decides nothing.
 
 With --json: {\"items\":[…],\"next_cursor\":null}, with one row or none.")]

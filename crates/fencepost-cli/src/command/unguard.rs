@@ -9,7 +9,7 @@ use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResour
 /// Remove the guard of a table
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-From then on any client can change the table. The database keeps every fence and operation record, so guarding it again
+From then on any client can change the table. The database keeps every fence and operation record, so guarding it again \
 lets no old token back in.")]
 pub(crate) struct UnguardArgs {
     /// The database, as sqlite:PATH

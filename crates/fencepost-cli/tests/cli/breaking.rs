@@ -1,0 +1,131 @@
+//! `break`: the printed line, executed as printed.
+
+use crate::common::{Ran, Server, Shell};
+
+const GUARDED: &str = "CREATE TABLE invoice (month TEXT, total INTEGER)";
+
+fn guarded(shell: &Shell, name: &str) -> String {
+    let resource = shell.database(name, GUARDED);
+    shell.run(&["guard", &resource, "invoice", "--domain", "month"]).exits(0);
+    resource
+}
+
+#[test]
+fn the_printed_line_takes_the_lease_of_a_live_holder_away() {
+    let server = Server::start();
+    let (holder, operator) = (server.shell(), server.shell());
+    let token = holder.run(&["acquire", "it's mine", "--json"]).exits(0).json()["token"].clone();
+    let token: u64 = token.as_str().unwrap().parse().unwrap();
+    let held = operator.run(&["acquire", "it's mine"]).exits(75);
+    let line = held.next("fencepost break");
+    let broken = operator.sh(&line).exits(0);
+    assert!(broken.stdout.starts_with("broke the lease on it's mine\n"), "{}", broken.stdout);
+    // Again, and to read where the fence is to go.
+    let again = operator.sh(&format!("{line} --json")).exits(0).json();
+    assert_eq!(again["already"], true);
+    assert!(again["fence_to"].as_str().unwrap().parse::<u64>().unwrap() > token);
+    let lost = holder.run(&["renew"]).exits(80);
+    assert!(lost.stderr.contains("revoked"), "{}", lost.stderr);
+    operator.run(&["acquire", "it's mine"]).exits(0);
+    let lost = holder.run(&["release"]).exits(80);
+    assert!(lost.stderr.contains("revoked"), "{}", lost.stderr);
+    operator.run(&["renew"]).exits(0);
+}
+
+#[test]
+fn the_printed_line_works_on_a_holder_that_is_gone() {
+    let server = Server::start();
+    let (holder, operator) = (server.shell(), server.shell());
+    holder.run(&["acquire", "d", "--ttl", "1h"]).exits(0);
+    std::fs::remove_file(holder.session_file()).unwrap();
+    let line = operator.run(&["show", "d"]).exits(0).next("fencepost break");
+    operator.sh(&line).exits(0);
+    operator.run(&["acquire", "d"]).exits(0);
+}
+
+#[test]
+fn a_wrong_lease_or_domain_changes_nothing() {
+    let server = Server::start();
+    let (a, b, operator) = (server.shell(), server.shell(), server.shell());
+    let lease = |shell: &Shell, domain| {
+        let grant = shell.run(&["acquire", domain, "--ttl", "60s", "--json"]).exits(0).json();
+        grant["lease"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (lease(&a, "a"), lease(&b, "b"));
+    let wrong = |domain: &str, lease: &str, code| {
+        operator.run(&["break", domain, "--lease", lease, "--reason", "slip"]).exits(code)
+    };
+    let slip = wrong("a", &second, 64);
+    assert!(slip.stderr.contains("is on b") && slip.stderr.contains(&format!("fencepost break b --lease {second}")));
+    let unknown = wrong("a", &"0".repeat(32), 80);
+    assert!(
+        unknown.stderr.contains("no such lease") && unknown.stderr.contains("fencepost show a"),
+        "{}",
+        unknown.stderr
+    );
+    for (domain, lease, reason) in
+        [("a", "", "r"), ("a", "xyz", "r"), ("a", &first, ""), ("", &first, "r"), ("a", &first, "a\nb")]
+    {
+        operator.run(&["break", domain, "--lease", lease, "--reason", reason]).exits(64);
+    }
+    a.run(&["renew"]).exits(0);
+    b.run(&["renew"]).exits(0);
+}
+
+#[test]
+fn a_lease_that_was_released_meanwhile_is_not_broken_and_its_successor_lives() {
+    let server = Server::start();
+    let (holder, successor) = (server.shell(), server.shell());
+    holder.run(&["acquire", "d"]).exits(0);
+    let line = successor.run(&["acquire", "d"]).exits(75).next("fencepost break");
+    holder.run(&["release"]).exits(0);
+    successor.run(&["acquire", "d"]).exits(0);
+    let ended = holder.sh(&line).exits(80);
+    assert!(ended.stderr.contains("released"), "{}", ended.stderr);
+    successor.run(&["renew"]).exits(0);
+}
+
+#[test]
+fn named_receivers_are_advanced_and_the_others_listed() {
+    let server = Server::start();
+    let shell = server.shell();
+    let (here, elsewhere) = (guarded(&shell, "here.db"), shell.database("plain.db", GUARDED));
+    let grant = shell.run(&["acquire", "2026-11", "--export"]).exits(0);
+    std::fs::write(shell.path("grant.sh"), &grant.stdout).unwrap();
+    shell.sh(&format!(". ./grant.sh; fencepost advance {here}")).exits(0);
+    let line = shell.run(&["show", "2026-11"]).exits(0).next("fencepost break");
+    let partly = shell.sh(&format!("{line} --advance {here} --advance {elsewhere} --json")).exits(81);
+    let answer = partly.json();
+    assert_eq!(answer["advanced"], serde_json::json!([here]));
+    assert_eq!(answer["not_reached"][0]["receiver"], elsewhere.as_str());
+    let fence = shell.run(&["status", &here, "--fences", "--json"]).exits(0).json();
+    assert_eq!(fence["fence_items"][0]["token"], answer["fence_to"]);
+    // The old holder's token is stale there now.
+    let stale = shell.sh(&format!(". ./grant.sh; fencepost advance {here} --json")).exits(81).json();
+    assert_eq!(
+        (&stale["verdict"], &stale["reason"], &stale["by"]),
+        (&"rejected".into(), &"stale".into(), &"fence".into())
+    );
+    assert_eq!(stale["least_accepted"], answer["fence_to"]);
+    // Done again, it reaches what it did not reach before.
+    shell.run(&["guard", &elsewhere, "invoice", "--domain", "month"]).exits(0);
+    let again = shell.sh(&format!("{line} --advance {here} --advance {elsewhere} --json"));
+    assert_eq!(again.json()["advanced"], serde_json::json!([here, elsewhere]));
+    assert_eq!(again.json()["fence_to"], answer["fence_to"]);
+    let missing = shell.sh(&format!("{line} --advance sqlite:nowhere.db"));
+    assert_eq!(missing.code, Some(73));
+    assert!(missing.stderr.contains("1 of 1 receivers not reached") && missing.stderr.contains("sqlite:nowhere.db"));
+}
+
+#[test]
+fn a_receiver_that_a_successor_has_advanced_needs_nothing_more() {
+    let server = Server::start();
+    let (holder, successor) = (server.shell(), server.shell());
+    let resource = guarded(&holder, "x.db");
+    holder.run(&["acquire", "d"]).exits(0);
+    let line = successor.run(&["acquire", "d"]).exits(75).next("fencepost break");
+    holder.sh(&line).exits(0);
+    let script = format!(r#"eval "$(fencepost acquire d --export)" && fencepost advance {resource}"#);
+    successor.sh(&script).exits(0);
+    Ran::exits(holder.sh(&format!("{line} --advance {resource}")), 0);
+}

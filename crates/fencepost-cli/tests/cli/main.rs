@@ -1,0 +1,15 @@
+//! The command line against the real binary and a real coordinator.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod breaking;
+mod doubts;
+mod guarding;
+mod helping;
+mod leasing;
+mod looking;
+mod names;
+mod serving;
+mod session_file;

@@ -1,0 +1,138 @@
+//! Names through the command line: taken byte for byte, or refused with field, rule and limit in the words of the API.
+
+use std::{
+    ffi::OsString,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::ffi::OsStringExt,
+};
+
+use crate::common::Server;
+
+/// What the API says to an acquire of this domain.
+fn detail(url: &str, domain: &str) -> String {
+    let body = serde_json::json!({"domain": domain, "request_id": "0".repeat(32), "holder": "h", "ttl_ms": 15_000});
+    let body = body.to_string();
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str::<serde_json::Value>(body).unwrap()["detail"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn odd_names_round_trip_byte_for_byte() {
+    let server = Server::start();
+    let shell = server.shell();
+    let long = "x".repeat(512);
+    for name in [
+        "a",
+        "/",
+        "..",
+        "../../etc",
+        "%2F",
+        "?",
+        "#",
+        "a?b=c&d",
+        "a b",
+        ":{}",
+        "{a}b",
+        "';--",
+        "\"",
+        "\\",
+        "🦀",
+        "é",
+        "e\u{301}",
+        "-",
+        "--",
+        "-x",
+        "+",
+        "=",
+        "*",
+        &long,
+    ] {
+        let got = shell.run(&["acquire", "--json", "--", name]).exits(0).json();
+        assert_eq!(got["domain"], name);
+        let shown = shell.run(&["show", "--json", "--", name]).exits(0).json();
+        assert_eq!(shown["items"][0]["domain"], name);
+        let line = shell.run(&["show", "--", name]).exits(0).next("fencepost break");
+        // A name that looks like an option has to be told from one.
+        if name.starts_with('-') {
+            shell.run(&["release"]).exits(0);
+        } else {
+            shell.sh(&line).exits(0);
+            shell.run(&["release"]).exits(80);
+        }
+    }
+}
+
+#[test]
+fn a_name_that_breaks_a_rule_is_refused_in_the_words_of_the_api() {
+    let server = Server::start();
+    let shell = server.shell();
+    let too_long = "x".repeat(513);
+    for name in ["", "a\nb", "a\tb", "a\u{7f}", "a\u{85}b", &too_long] {
+        let said = detail(&server.url, name);
+        for command in
+            [&["acquire", name][..], &["show", name], &["break", name, "--lease", &"0".repeat(32), "--reason", "r"]]
+        {
+            let ran = shell.run(command).exits(64);
+            assert!(ran.stderr.starts_with(&format!("fencepost: {said}\n")), "{said}: {}", ran.stderr);
+        }
+    }
+    let huge = shell.run(&["acquire", &"x".repeat(100_000)]).exits(64);
+    assert!(huge.stderr.starts_with("fencepost: domain: must be 1 to 512 bytes of UTF-8, found 100000\n"));
+    let problem = shell.run(&["acquire", "", "--json"]).exits(64).problem();
+    assert_eq!((&problem["code"], &problem["field"]), (&"invalid_input".into(), &"domain".into()));
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_refused_and_never_replaced() {
+    let server = Server::start();
+    let shell = server.shell();
+    let odd = || OsString::from_vec(vec![b'a', 0xff, b'b']);
+    let word = |text: &str| OsString::from(text);
+    for (command, field) in [
+        (vec![word("acquire"), odd()], "domain"),
+        (vec![word("show"), odd()], "domain"),
+        (vec![word("ls"), word("--prefix"), odd()], "prefix"),
+        (vec![word("acquire"), word("d"), word("--holder"), odd()], "holder"),
+        (vec![word("acquire"), word("d"), word("--metadata"), odd()], "metadata"),
+        (vec![word("break"), word("d"), word("--lease"), odd(), word("--reason"), word("r")], "lease"),
+        (vec![word("break"), word("d"), word("--lease"), word(&"0".repeat(32)), word("--reason"), odd()], "reason"),
+    ] {
+        let ran = shell.run(&command).exits(64);
+        assert!(ran.stderr.starts_with(&format!("fencepost: {field}: must be UTF-8")), "{command:?}: {}", ran.stderr);
+    }
+    let mut ttl = shell.command(&["acquire", "d", "--ttl"]);
+    assert_eq!(ttl.arg(odd()).output().unwrap().status.code(), Some(64));
+    assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
+}
+
+#[test]
+fn other_texts_have_their_limits_too() {
+    let server = Server::start();
+    let shell = server.shell();
+    let refused = |arguments: &[&str], said: &str| {
+        let ran = shell.run(arguments).exits(64);
+        assert!(ran.stderr.contains(said), "{arguments:?}: {}", ran.stderr);
+    };
+    refused(&["acquire", "d", "--holder", &"h".repeat(257)], "holder: must be 1 to 256 bytes of UTF-8, found 257");
+    refused(&["acquire", "d", "--holder", ""], "holder: must be 1 to 256 bytes of UTF-8, found 0");
+    refused(&["acquire", "d", "--contract", "Safety"], "contract: must be safety, admission or advisory");
+    refused(&["acquire", "d", "--metadata", &format!("k={}", "v".repeat(4_090))], "metadata: must be 0 to 4096 bytes");
+    refused(&["acquire", "d", "--ttl", "25h"], "ttl_ms: must be 1000 to 86400000 ms, found 90000000");
+    refused(&["acquire", "d", "--wait", "11m"], "wait_ms: must be 0 to 600000 ms, found 660000");
+    refused(&["acquire", "d", "--max-hold", "500ms"], "max_hold_ms: must be 1000 to");
+    let reason = "r".repeat(1_025);
+    refused(&["break", "d", "--lease", &"0".repeat(32), "--reason", &reason], "reason: must be 1 to 1024 bytes");
+    refused(&["break", "d", "--lease", "ABC", "--reason", "r"], "lease: must be 32 lower-case hex digits");
+    shell.run(&["acquire", "d", "--holder", &"h".repeat(256), "--metadata", "k=", "--ttl", "24h"]).exits(0);
+}

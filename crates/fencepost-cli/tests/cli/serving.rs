@@ -1,0 +1,161 @@
+//! `serve`: a store is never taken for new by itself, and a stop answers what is under way.
+
+use std::{fs, os::unix::net::UnixDatagram, process::Stdio};
+
+use crate::common::{Ran, Server, fencepost, until};
+
+fn serve(arguments: &[&str]) -> Ran {
+    Ran::of(fencepost().args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).output().unwrap())
+}
+
+/// Case 13, an empty directory. Mutant: `Embedded::init` called where there is no store.
+#[test]
+fn an_empty_directory_is_never_taken_for_a_new_coordinator() {
+    let folder = tempfile::tempdir().unwrap();
+    for data in [folder.path().join("missing"), folder.path().to_owned()] {
+        let data = data.to_str().unwrap();
+        let ran = serve(&["--data", data]).exits(78);
+        let line = ran.next("fencepost serve --data");
+        assert!(line.starts_with(&format!("fencepost serve --data {data} --init")), "{line}");
+    }
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was made");
+}
+
+#[test]
+fn a_lost_store_that_is_begun_anew_grants_greater_tokens() {
+    let mut server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d"]).exits(0);
+    server.kill();
+    fs::remove_dir_all(server.data()).unwrap();
+    let data = server.data().to_str().unwrap().to_owned();
+    serve(&["--data", &data]).exits(78);
+    // Its epoch is the hours since 2026, so it is above the old one's.
+    let mut child = fencepost();
+    child.args(["serve", "--json", "--init", "--listen", "127.0.0.1:0", "--data", &data]).stderr(Stdio::null());
+    let mut child = child.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ready["epoch"].as_u64().unwrap() > 0, "{ready}");
+}
+
+#[test]
+fn a_store_that_is_there_is_not_initialised_again() {
+    let mut server = Server::start();
+    server.kill();
+    let data = server.data().to_str().unwrap();
+    let ran = serve(&["--data", data, "--init"]).exits(78);
+    assert!(ran.stderr.contains("leave --init out"), "{}", ran.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("something"), "else").unwrap();
+    let ran = serve(&["--data", folder.path().to_str().unwrap(), "--init"]).exits(78);
+    assert!(ran.stderr.contains("something is in it"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_store_in_use_names_the_process_that_has_it() {
+    let server = Server::start();
+    let ran = serve(&["--data", server.data().to_str().unwrap()]).exits(78);
+    let pid = server.pid();
+    assert!(
+        ran.stderr.contains(&format!("process {pid}")) && ran.stderr.contains(&format!("kill {pid}")),
+        "{}",
+        ran.stderr
+    );
+    assert!(server.shell().run(&["ls"]).code == Some(0), "and that one goes on");
+}
+
+#[test]
+fn a_damaged_store_is_not_served() {
+    let mut server = Server::start();
+    server.kill();
+    for entry in fs::read_dir(server.data()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "db") || path.to_string_lossy().contains("sqlite") {
+            fs::write(path, "not a database\n".repeat(1_000)).unwrap();
+        }
+    }
+    let ran = serve(&["--data", server.data().to_str().unwrap()]).exits(78);
+    assert!(ran.stderr.contains("damaged") || ran.stderr.contains("not a database"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_taken_port_is_found_before_a_store_is_made() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("new");
+    let address = server.url.trim_start_matches("http://");
+    let arguments = ["serve", "--listen", address, "--init", "--data", data.to_str().unwrap()];
+    let ran = Ran::of(fencepost().args(arguments).output().unwrap()).exits(78);
+    assert!(ran.stderr.contains("--listen 127.0.0.1:0"), "{}", ran.stderr);
+    assert!(!data.exists());
+    serve(&["--data", data.to_str().unwrap(), "--listen"]).exits(64);
+    let nowhere = ["serve", "--listen", "nowhere", "--data", data.to_str().unwrap()];
+    Ran::of(fencepost().args(nowhere).output().unwrap()).exits(78);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_a_failure_to_write() {
+    serve(&["--init", "--data", "/proc/nowhere/data"]).exits(73);
+    serve(&["--init", "--data", "/dev/null/data"]).exits(73);
+}
+
+#[test]
+fn told_to_stop_it_answers_who_waits_and_exits_0() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Server::start();
+        let (a, b) = (server.shell(), server.shell());
+        a.run(&["acquire", "d", "--ttl", "60s"]).exits(0);
+        let waiting = b.command(&["acquire", "d", "--wait", "2s"]).spawn().unwrap();
+        until("the other stands in the queue", || {
+            a.run(&["show", "d", "--json"]).exits(0).json()["items"][0]["queue"] == 1
+        });
+        assert_eq!(server.terminate(signal).code(), Some(0));
+        let ran = Ran::of(waiting.wait_with_output().unwrap());
+        assert!(matches!(ran.code, Some(69 | 82)), "{ran:?}");
+        server.restart();
+        a.run(&["renew"]).exits(0);
+    }
+}
+
+#[test]
+fn it_says_where_it_listens_and_logs_in_the_form_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    let data = folder.path().join("data");
+    let mut command = fencepost();
+    command.args(["serve", "--init", "--epoch", "5", "--listen", "127.0.0.1:0", "--log", "json", "--data"]).arg(&data);
+    let child = command.env("NOTIFY_SOCKET", &socket).spawn().unwrap();
+    let mut told = [0; 64];
+    let length = manager.recv(&mut told).unwrap();
+    assert_eq!(&told[..length], b"READY=1");
+    crate::common::send("TERM", child.id());
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
+    assert!(
+        ran.stdout.starts_with("listening on http://127.0.0.1:") && ran.stdout.contains("epoch 5"),
+        "{}",
+        ran.stdout
+    );
+    for line in ran.stderr.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
+    }
+    assert!(ran.stderr.contains("\"message\":\"stopping\""), "{}", ran.stderr);
+    let mut wrong = fencepost();
+    wrong.args(["serve", "--data"]).arg(&data).env("FENCEPOST_LOG", "=,=[");
+    Ran::of(wrong.output().unwrap()).exits(78);
+}
+
+#[test]
+fn an_epoch_past_the_last_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let ran = serve(&["--init", "--epoch", "1048576", "--data", data.to_str().unwrap()]).exits(64);
+    assert!(ran.stderr.contains("epoch: must be 0 to 1048575, found 1048576"), "{}", ran.stderr);
+    serve(&["--init", "--epoch", "-1", "--data", data.to_str().unwrap()]).exits(64);
+}
