@@ -41,12 +41,21 @@ impl From<Invalid> for Malformed {
     }
 }
 
-/// Reads one JSON value and nothing behind it.
+/// Reads one JSON object and nothing behind it.
 ///
 /// # Errors
 /// Names the field that is wrong. It is looked for only when there is something wrong, so that good input is read
 /// once, by the plain parser.
 pub fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Malformed> {
+    // The parser would take an array for the fields in order, which nobody has been promised.
+    match json.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => decode_any(json),
+        Some(_) | None => Err(Malformed::new("", "must be a JSON object")),
+    }
+}
+
+/// Reads one JSON value of any kind and nothing behind it.
+pub(crate) fn decode_any<T: DeserializeOwned>(json: &[u8]) -> Result<T, Malformed> {
     serde_json::from_slice(json).map_err(|error| locate::<T>(json, &error))
 }
 

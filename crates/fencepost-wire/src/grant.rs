@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use fencepost_core::{Contract, Domain, Grant, Issuer, LeaseId, SessionId, Token};
 
-use crate::{Malformed, decode};
+use crate::{Malformed, decode, decode::decode_any};
 
 /// A grant as one line of JSON, as `FENCEPOST_GRANT` carries it until grants are signed.
 ///
@@ -37,7 +37,7 @@ impl GrantJson {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_all(json: &str) -> Result<Vec<Grant>, Malformed> {
-        decode::<Vec<Self>>(json.as_bytes())?.into_iter().map(Grant::try_from).collect()
+        decode_any::<Vec<Self>>(json.as_bytes())?.into_iter().map(Grant::try_from).collect()
     }
 
     /// The line, without a line end.

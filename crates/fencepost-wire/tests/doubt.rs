@@ -1,5 +1,7 @@
 //! Answers that a client must not believe, and requests that a server must not guess about.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use fencepost_coordinator::{AcquireRequest, CallError, RequestCaller};
 use fencepost_core::{
     Contract, Domain, Holder, Metadata, RequestId, SessionId, Ttl, Wait,

@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p fencepost-wire` rewrites them; a change shows as a diff.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use fencepost_coordinator::{AcquireRequest, Answered, Granted, Opened, RequestCaller};

@@ -1,5 +1,7 @@
 //! The real server on a free port, the real coordinator behind it, and clients that write bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod support;
 
 mod acquire;

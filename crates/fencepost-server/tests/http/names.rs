@@ -181,6 +181,7 @@ async fn fields_are_known_given_once_and_of_their_type() {
         (format!(r#"{{"domain":"d","request_id":"{id}"}}"#), "session"),
         (format!(r#"{{"domain":"d","request_id":"{id}","session":"{id}","holder":"w","ttl_ms":1000}}"#), "session"),
         ("[]".to_owned(), "body"),
+        (format!(r#"["d","{id}",null,"w",1000]"#), "body"),
         ("null".to_owned(), "body"),
         (String::new(), "body"),
         ("{".to_owned(), "body"),
