@@ -16,8 +16,8 @@ use std::{
 use fencepost_client::{AcquireError, LeaseState, Loss, Session};
 use fencepost_coordinator::Coordinator;
 use fencepost_core::{
-    Holder, Reason, Wait,
-    lease::{Filter, LeaseEnd, SessionEnd},
+    Grant, Holder, LeaseId, Permission, Reason, SessionId, Wait,
+    lease::{Acquired, Claim, Filter, LeaseEnd, SessionEnd},
 };
 use support::{Network, StoppedClock, Verb, coordinator, domain, is_held, session, ttl, until};
 
@@ -196,10 +196,10 @@ async fn no_heartbeat_names_a_lease_after_its_release_began() {
     }
 }
 
-fn names(claim: &fencepost_core::lease::Claim, id: fencepost_core::LeaseId) -> bool {
+fn names(claim: &Claim, id: LeaseId) -> bool {
     match claim {
-        fencepost_core::lease::Claim::Held(leases) => leases.contains(&id),
-        fencepost_core::lease::Claim::Unchanged(_) => false,
+        Claim::Held(leases) => leases.contains(&id),
+        Claim::Unchanged(_) => false,
     }
 }
 
@@ -285,6 +285,38 @@ async fn a_grant_that_its_caller_comes_to_too_late_is_not_handed_over() {
     broken.join().unwrap();
     let error = acquiring.await.unwrap().unwrap_err();
     assert!(matches!(error, AcquireError::Lost(Loss::Ended(LeaseEnd::Revoked))), "{error}");
+}
+
+/// Mutant: any branch left out of `plausible`.
+#[tokio::test]
+async fn a_grant_of_something_else_is_no_grant_whatever_the_driver() {
+    let lies: [(fn(&mut Acquired), &str); 6] = [
+        (|acquired| acquired.domain = domain("e"), "it grants another domain"),
+        (|acquired| acquired.session = SessionId::from_bytes([7; 16]), "it grants to another session"),
+        (|acquired| acquired.permission = Permission::Advisory, "it grants under another contract"),
+        (|acquired| in_grant(acquired, |grant| grant.domain = domain("e")), "its grant is for something else"),
+        (
+            |acquired| in_grant(acquired, |grant| grant.lease = LeaseId::from_bytes([7; 16])),
+            "its grant is for something else",
+        ),
+        (
+            |acquired| in_grant(acquired, |grant| grant.session = SessionId::from_bytes([7; 16])),
+            "its grant is for something else",
+        ),
+    ];
+    for (lie, why) in lies {
+        let network = Network::new();
+        let session = session(network.clone(), 60_000).await;
+        network.lie(lie);
+        let error = session.acquire(domain("d")).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("the coordinator's answer is not understood: {why}"));
+        until("what it may have granted is given back", async || !is_held(&network, &domain("d")).await).await;
+    }
+}
+
+fn in_grant(acquired: &mut Acquired, change: fn(&mut Grant)) {
+    let Permission::Safety(grant) = &mut acquired.permission else { unreachable!() };
+    change(grant);
 }
 
 /// Nobody else wanted the domain, and still: what is over is over.

@@ -15,7 +15,7 @@ use fencepost_coordinator::{
 use fencepost_core::{
     Domain, Holder, LeaseId, Moment, Reason, RequestId, Secret, Token, Ttl,
     lease::{
-        AcquireRefusal, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page,
+        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page,
         ReleaseRefusal, Released, SessionRefusal, SessionView,
     },
 };
@@ -93,6 +93,7 @@ struct State {
     lost: HashMap<Verb, u32>,
     calls: HashMap<Verb, u32>,
     claims: Vec<Claim>,
+    lie: Option<fn(&mut Acquired)>,
 }
 
 impl Network {
@@ -106,6 +107,11 @@ impl Network {
 
     pub(crate) fn lose_answers(&self, verb: Verb, count: u32) {
         self.state.lock().unwrap().lost.insert(verb, count);
+    }
+
+    /// Changes every grant on its way back.
+    pub(crate) fn lie(&self, lie: fn(&mut Acquired)) {
+        self.state.lock().unwrap().lie = Some(lie);
     }
 
     pub(crate) fn calls(&self, verb: Verb) -> u32 {
@@ -165,7 +171,11 @@ impl Coordinator for Network {
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Answered<Granted>, CallError<Box<AcquireRefusal>>> {
-        self.pass(Verb::Acquire, self.there.acquire(request)).await
+        let mut granted = self.pass(Verb::Acquire, self.there.acquire(request)).await?;
+        if let Some(lie) = self.state.lock().unwrap().lie {
+            lie(&mut granted.answer.acquired);
+        }
+        Ok(granted)
     }
 
     async fn release(
