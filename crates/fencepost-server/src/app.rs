@@ -143,3 +143,34 @@ pub(crate) fn router<C: Inspect>(app: &Arc<App<C>>) -> Router {
         .fallback(call!("unknown", calls::pages::not_found))
         .method_not_allowed_fallback(call!("unknown", calls::pages::method_not_allowed))
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use fencepost_coordinator::{
+        Watch as _,
+        embedded::{Options as Store, testing::MemoryStore},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_bug_is_one_counted_answer_and_not_the_end_of_the_connection() {
+        // Falls when `catch_unwind` is taken out of `answer`.
+        let coordinator = MemoryStore::new().open(Store::default()).unwrap();
+        let _events = coordinator.watch();
+        let (_stop, stopping) = crate::stop::stop();
+        let app = App {
+            issuer: coordinator.issuer().clone(),
+            epoch: coordinator.epoch(),
+            coordinator,
+            options: Options::default(),
+            metrics: Metrics::new(),
+            hub: Arc::new(Hub::new(0, 0)),
+            stopping,
+        };
+        let response = app.answer("test", async { panic!("a bug") }).await;
+        assert_eq!(response.status().as_u16(), 500);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+        assert!(app.metrics.render().contains("fencepost_http_panics_total 1"));
+    }
+}

@@ -1,14 +1,20 @@
+use std::time::Duration;
+
 use axum::{
     body::Body,
     http::{HeaderValue, Request, StatusCode},
 };
 use fencepost_wire::{ErrorCode, Problem};
+use tokio::time::timeout;
 
 use crate::{
     Inspect,
     app::{App, Received, Reply},
     reply,
 };
+
+/// How long a look at the metrics waits for the coordinator's gauges.
+const COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 const INDEX: &str = "\
 Fencepost: leases whose stale writes fail at the resource.
@@ -67,7 +73,8 @@ pub(crate) async fn readyz<C: Inspect>(app: &App<C>, _: Request<Body>, _: Receiv
 }
 
 pub(crate) async fn metrics<C: Inspect>(app: &App<C>, _: Request<Body>, _: Received) -> Reply {
-    if let Some(counts) = app.coordinator.counts().await {
+    // A storage that hangs is what somebody looks at metrics for, so old gauges are better than none.
+    if let Ok(Some(counts)) = timeout(COUNTS_TIMEOUT, app.coordinator.counts()).await {
         app.metrics.show(counts);
     }
     let content_type = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
