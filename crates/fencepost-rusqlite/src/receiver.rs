@@ -321,7 +321,7 @@ fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Failure> {
 
 /// Commits, and tells a commit that did not happen from one whose answer was lost.
 fn commit(tx: Transaction<'_>, operation: Option<&OperationId>) -> Result<(), Failure> {
-    let Err(error) = tx.execute_batch("COMMIT") else { return Ok(()) };
+    let Err(error) = tx.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])) else { return Ok(()) };
     // Readers that hold up a commit in a rollback journal leave the transaction as it was, a full disk and a refusing
     // commit hook undo it; all of them before anything is durable.
     match error.sqlite_error_code() {

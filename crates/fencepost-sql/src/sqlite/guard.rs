@@ -1,6 +1,6 @@
 use std::{fmt, iter::once};
 
-use super::{DomainExpression, RowId, TableShape, Unguardable, quoted, quoted_text};
+use super::{DomainExpression, RowId, TableShape, Unguardable, UniqueIndex, quoted, quoted_text};
 
 /// What a guard does with a write whose transaction has not entered the row's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,13 +101,6 @@ fn coverable(table: &TableShape) -> Result<(), Unguardable> {
     }
 }
 
-/// Whether the rowid of a new row may show as -1 because the database is yet to choose it.
-#[derive(Clone, Copy)]
-enum Unchosen {
-    Possible,
-    Impossible,
-}
-
 struct Guard<'a> {
     table: &'a TableShape,
     domain: &'a DomainExpression,
@@ -131,20 +124,21 @@ impl Guard<'_> {
         Some(Trigger { name, sql })
     }
 
-    /// What is refused: a change for which any of these holds.
+    /// What is refused: a change for which any of these holds. An update that keeps domain and keys is the common one, so
+    /// what cannot have changed is not looked up again: the domain that a row had before was entered, or refused.
     fn refused(&self, moment: Moment) -> Vec<String> {
+        let moved =
+            || format!("({} IS NOT {} AND {})", self.domain_of("NEW"), self.domain_of("OLD"), self.unentered("NEW"));
         match moment {
-            Moment::BeforeInsert => {
-                once(self.unentered_unless_chosen()).chain(self.displaced(Unchosen::Possible)).collect()
-            }
+            Moment::BeforeInsert => once(self.unentered_unless_chosen()).chain(self.displaced_by_insert()).collect(),
             Moment::AfterInsert => {
-                once(self.unentered("NEW")).chain(self.row_id_of("NEW").map(|id| format!("{id} = -1"))).collect()
+                let minus_one = self.row_id_of("NEW").map(|id| format!("{id} = -1"));
+                once(self.unentered("NEW")).chain(minus_one).collect()
             }
-            Moment::AfterUpdate => vec![self.unentered("NEW")],
-            Moment::BeforeUpdate => [self.unentered("OLD"), self.unentered("NEW")]
-                .into_iter()
-                .chain(self.displaced(Unchosen::Impossible))
-                .collect(),
+            Moment::BeforeUpdate => {
+                [self.unentered("OLD"), moved()].into_iter().chain(self.displaced_by_update()).collect()
+            }
+            Moment::AfterUpdate => vec![moved()],
             Moment::BeforeDelete => vec![self.unentered("OLD")],
         }
     }
@@ -152,7 +146,7 @@ impl Guard<'_> {
     /// What is noted, so that one change is noted once: before it happens, but for a row whose domain is known after.
     fn noted(&self, moment: Moment) -> Vec<String> {
         match moment {
-            Moment::BeforeInsert if self.domain_comes_late() => self.displaced(Unchosen::Possible),
+            Moment::BeforeInsert if self.domain_comes_late() => self.displaced_by_insert(),
             Moment::AfterInsert if !self.domain_comes_late() => Vec::new(),
             Moment::AfterUpdate => Vec::new(),
             Moment::BeforeInsert | Moment::AfterInsert | Moment::BeforeUpdate | Moment::BeforeDelete => {
@@ -205,24 +199,44 @@ impl Guard<'_> {
         }
     }
 
-    /// One check for each way in which a stored row can have to make room for the new one.
-    fn displaced(&self, unchosen: Unchosen) -> Vec<String> {
-        let row_id = self.row_id_of("fencepost_row").zip(self.row_id_of("NEW")).map(|(stored, new)| match unchosen {
-            Unchosen::Possible => format!("{new} IS NOT -1 AND {stored} = {new}"),
-            Unchosen::Impossible => format!("{stored} = {new}"),
-        });
-        let by_index = self.table.unique.iter().map(|index| {
-            let terms: Vec<String> = index.columns.iter().map(|(name, collation)| self.same(name, collation)).collect();
-            terms.join(" AND ")
-        });
-        let clashes = row_id.into_iter().chain(by_index);
-        let table = quoted(&self.table.name);
-        clashes
-            .map(|clash| {
-                let unentered = self.unentered("fencepost_row");
-                format!("EXISTS (SELECT 1 FROM {table} AS fencepost_row WHERE {clash} AND {unentered})")
-            })
+    fn displaced_by_insert(&self) -> Vec<String> {
+        let chosen = |new: &str| format!("{new} IS NOT -1 AND ");
+        let by_row_id = self.same_row_id().map(|(new, same)| self.displaced(&format!("{}{same}", chosen(&new))));
+        by_row_id
+            .into_iter()
+            .chain(self.table.unique.iter().map(|index| self.displaced(&self.same_key(index))))
             .collect()
+    }
+
+    /// The same for an update, where a key that stays finds the row itself and nothing else.
+    fn displaced_by_update(&self) -> Vec<String> {
+        let by_row_id = self
+            .row_id_of("OLD")
+            .zip(self.same_row_id())
+            .map(|(old, (new, same))| format!("({new} IS NOT {old} AND {})", self.displaced(&same)));
+        let by_index = self.table.unique.iter().map(|index| {
+            let changed = |(name, _): &(String, String)| format!("NEW.{0} IS NOT OLD.{0} COLLATE BINARY", quoted(name));
+            let changed: Vec<String> = index.columns.iter().map(changed).collect();
+            format!("(({}) AND {})", changed.join(" OR "), self.displaced(&self.same_key(index)))
+        });
+        by_row_id.into_iter().chain(by_index).collect()
+    }
+
+    /// A stored row would have to make room for the new one, and its domain was not entered.
+    fn displaced(&self, clash: &str) -> String {
+        let (table, unentered) = (quoted(&self.table.name), self.unentered("fencepost_row"));
+        format!("EXISTS (SELECT 1 FROM {table} AS fencepost_row WHERE {clash} AND {unentered})")
+    }
+
+    fn same_row_id(&self) -> Option<(String, String)> {
+        let (stored, new) = self.row_id_of("fencepost_row").zip(self.row_id_of("NEW"))?;
+        let same = format!("{stored} = {new}");
+        Some((new, same))
+    }
+
+    fn same_key(&self, index: &UniqueIndex) -> String {
+        let terms: Vec<String> = index.columns.iter().map(|(name, collation)| self.same(name, collation)).collect();
+        terms.join(" AND ")
     }
 
     fn same(&self, column: &str, collation: &str) -> String {

@@ -1,4 +1,4 @@
-use super::super::{Column, UniqueIndex};
+use super::super::Column;
 use super::*;
 
 fn column(name: &str) -> Column {
