@@ -1,7 +1,9 @@
 //! What tests are made of: faults that happen when a test says so.
 //!
 //! [`proxy`] stands between an HTTP client and its server and repeats, keeps back, drops and cuts what passes.
+//! [`history`] checks what clients were answered against what must never happen.
 //! [`model`] explores every state of small systems and finds what breaks an invariant by a shortest story.
 
+pub mod history;
 pub mod model;
 pub mod proxy;
