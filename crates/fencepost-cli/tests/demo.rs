@@ -6,7 +6,7 @@ mod playing;
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     io::{BufRead, BufReader},
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     process::{Child, Command, Stdio},
@@ -59,6 +59,31 @@ fn every_promise_is_kept_and_nothing_is_left_behind() {
     assert_eq!(fs::read_dir(room.path()).unwrap().count(), 0, "files were left behind");
 }
 
+/// The page about the demo shows a run; it has to be one of this demo.
+fn check_page(said: &str) {
+    const BEGIN: &str = "<!-- output:begin -->\n```text\n";
+    const END: &str = "```\n<!-- output:end -->";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/demo.md");
+    let page = fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (shown, after) = rest.split_once(END).unwrap();
+    if env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(path, format!("{before}{BEGIN}{said}{END}{after}")).unwrap();
+    } else {
+        let why = "docs/demo.md shows another demo; UPDATE_GOLDEN=1 puts this run there";
+        assert_eq!(without_numbers(shown), without_numbers(said), "{why}");
+    }
+}
+
+/// A run without what differs from run to run: numbers, the name of the folder, and how wide a column is for them.
+fn without_numbers(run: &str) -> Vec<String> {
+    let word = |word: &str| match word.split_once("fencepost-demo-") {
+        Some((before, after)) => format!("{before}{}", after.split_once('/').map_or("", |(_, file)| file)),
+        None => word.chars().filter(|c| !c.is_ascii_digit()).collect(),
+    };
+    run.lines().map(|line| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")).collect()
+}
+
 /// Each step is an object that says who had what.
 fn check_steps(events: &[Value]) {
     let stale = all(events, "step").find(|step| step["verdict"]["reason"] == "stale").unwrap();
@@ -97,6 +122,7 @@ fn two_demos_run_at_the_same_time_from_a_folder_that_is_read_only() {
         assert!(output.status.success(), "{said}");
         assert!(said.contains("promises were kept"), "{said}");
         assert!(!said.contains('\u{1b}'), "no colours, and nothing written over, where there is no terminal");
+        check_page(&said.replace(FENCEPOST, "fencepost").replace(&*room.path().to_string_lossy(), "/tmp"));
     }
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 0);
     assert_eq!(fs::read_dir(room.path()).unwrap().count(), 0, "files were left behind");

@@ -65,7 +65,8 @@ fn serve(args: &WorkerArgs) -> Result<(), Whatever> {
     Ok(())
 }
 
-/// A stopped worker hears no end of input, so the kernel has to end it when the demo is gone, however that came.
+/// A worker that is stopped or in the middle of a call hears no end of input, so the kernel ends it when the demo is gone,
+/// however that came.
 fn die_with_parent() -> Result<(), Whatever> {
     use rustix::process::{Signal, set_parent_process_death_signal};
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
