@@ -2,8 +2,8 @@
 //! holder never believes longer than the coordinator does. Played against a tiny coordinator that knows no more than
 //! the rules that answers rest on, and against the real machine with a rival, breaks and restarts.
 //!
-//! Mutants this has been seen to catch: the margin left out of `Confirmed::deadline`; the deadline counted from the
-//! arrival of an answer; `named` not consulted in `Holdings::confirmed`; a lost lease extended again.
+//! Mutants that both have been seen to catch: the margin left out of `Confirmed::deadline`, the TTL in place of the
+//! remaining time there, a deadline counted from the arrival of an answer, `expire` left out of `Holdings::confirmed`.
 
 mod real;
 mod tiny;
