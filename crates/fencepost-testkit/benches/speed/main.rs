@@ -8,6 +8,7 @@
 mod child;
 mod empty;
 mod generator;
+mod history;
 mod http;
 mod in_process;
 mod peers;
@@ -51,6 +52,8 @@ enum What {
     Http,
     /// Fenced writes in SQLite, durable, beside plain updates.
     Sqlite,
+    /// The history checker on a million events.
+    History,
 }
 
 fn main() -> ExitCode {
@@ -59,7 +62,7 @@ fn main() -> ExitCode {
         empty::serve();
         return ExitCode::SUCCESS;
     }
-    let every = [What::InProcess, What::Sqlite, What::Http];
+    let every = [What::InProcess, What::Sqlite, What::Http, What::History];
     let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
     let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
     println!("{}", report::machine());
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         let outcome = match what {
             What::InProcess => in_process::measure(plan),
             What::Sqlite => sqlite::measure(plan),
+            What::History => history::measure(),
             What::Http => http::measure(plan, args.fencepost.as_deref()),
         };
         match outcome {

@@ -60,6 +60,8 @@ pub struct Report {
     pub registers: usize,
     /// What must not have happened; empty where all is well.
     pub violations: Vec<Violation>,
+    /// Registers with more than 128 calls under way at a time, about which nothing is said.
+    pub undecided: Vec<String>,
 }
 
 /// Checks a history. Takes time in proportion to its length, and more where many calls overlap.
@@ -71,15 +73,20 @@ pub fn check(history: &History) -> Report {
         registers.entry((&call.resource, &call.domain)).or_default().push(call);
     }
     let mut violations = order::check(calls);
-    for calls in registers.values() {
-        let first = once::check(calls).or_else(|| order::check_applied(calls)).or_else(|| register::check(calls));
-        violations.extend(first);
+    let mut undecided = Vec::new();
+    for ((resource, domain), calls) in &registers {
+        let plain = once::check(calls).or_else(|| order::check_applied(calls));
+        match plain.map_or_else(|| register::check(calls), |violation| Ok(Some(violation))) {
+            Ok(found) => violations.extend(found),
+            Err(register::TooMany) => undecided.push(format!("{domain} at {resource:?}")),
+        }
     }
     Report {
         calls: calls.len(),
         unknown: calls.iter().filter(|call| call.outcome == Outcome::Unknown).count(),
         registers: registers.len(),
         violations,
+        undecided,
     }
 }
 

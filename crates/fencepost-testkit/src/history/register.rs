@@ -6,7 +6,7 @@
 //! by moments, with a memo of the states). A call without an answer may take effect at any later moment, or never; it
 //! is dropped as soon as every state rules it out for good.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use fencepost_core::Token;
 
@@ -31,10 +31,42 @@ struct State {
     fence: Option<Token>,
     /// The value, by its number; `None` before anything is known of it.
     value: Option<u32>,
-    /// Calls under way that have taken effect already.
-    taken: BTreeSet<usize>,
-    /// Operations of several attempts that have taken effect.
-    done: BTreeSet<u32>,
+    /// Calls under way that have taken effect already, by their places among the open ones.
+    taken: u128,
+    /// Operations of several attempts that have taken effect, in order.
+    done: Vec<u32>,
+}
+
+/// Calls under way. Each has a place, which is free again when the call is over.
+struct Open {
+    /// As long as it has ever had to be, at most [`PLACES`].
+    places: Vec<Option<usize>>,
+}
+
+/// How many calls of one register may be under way at a time: as many as a state has bits.
+const PLACES: usize = 128;
+
+impl Open {
+    /// Gives a call a place, or says that there is none.
+    fn enter(&mut self, call: usize) -> bool {
+        match self.places.iter().position(Option::is_none) {
+            Some(free) => self.places[free] = Some(call),
+            None if self.places.len() < PLACES => self.places.push(Some(call)),
+            None => return false,
+        }
+        true
+    }
+
+    fn place_of(&self, call: usize) -> Option<usize> {
+        self.places.iter().position(|place| *place == Some(call))
+    }
+
+    /// The calls under way that a state has not let take effect.
+    fn left<'a>(&'a self, state: &State) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+        let taken = state.taken;
+        let calls = self.places.iter().enumerate().filter_map(|(place, call)| Some((place, (*call)?)));
+        calls.filter(move |(place, _)| taken & (1 << place) == 0)
+    }
 }
 
 /// A call in numbers.
@@ -56,11 +88,16 @@ enum Expected {
     Unknown,
 }
 
-pub(super) fn check(calls: &[&Call]) -> Option<Violation> {
-    let broken_at = explain(calls, ALL)?;
+/// More calls were under way than can be searched.
+pub(super) struct TooMany;
+
+/// # Errors
+/// When more than 128 calls of the register were under way at a time; nothing is said about it then.
+pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
+    let Some(broken_at) = explain(calls, ALL)? else { return Ok(None) };
     let end = calls[broken_at].answered;
     let until_then: Vec<&Call> = calls.iter().copied().filter(|call| Some(call.called) < end).collect();
-    let broken = |calls: &[&Call], rules: Rules| explain(calls, rules).is_some();
+    let broken = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules), Ok(Some(_)));
     let (no_fence, not_once) = (Rules { fence: false, ..ALL }, Rules { once: false, ..ALL });
     let (invariant, what, without) = if !broken(&until_then, no_fence) {
         ("I3", "no order explains the answers unless a stale call had its way", Some(no_fence))
@@ -71,11 +108,11 @@ pub(super) fn check(calls: &[&Call]) -> Option<Violation> {
     };
     // What is left out must leave the reason as it is: explained without the rule, and not with it.
     let story = shorten(until_then, |calls| broken(calls, ALL) && without.is_none_or(|rules| !broken(calls, rules)));
-    Some(Violation { invariant, what: what.to_owned(), story: tell(&story) })
+    Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
 }
 
 /// The position of the first call whose answer no order explains.
-fn explain(calls: &[&Call], rules: Rules) -> Option<usize> {
+fn explain(calls: &[&Call], rules: Rules) -> Result<Option<usize>, TooMany> {
     let steps = number(calls, rules);
     let mut moments: Vec<(usize, bool, usize)> = Vec::new();
     for (at, (call, step)) in calls.iter().zip(&steps).enumerate() {
@@ -85,52 +122,55 @@ fn explain(calls: &[&Call], rules: Rules) -> Option<usize> {
         }
     }
     moments.sort_unstable();
-    let start = State { fence: None, value: None, taken: BTreeSet::new(), done: BTreeSet::new() };
-    let mut states = HashSet::from([start]);
-    let mut open: BTreeSet<usize> = BTreeSet::new();
+    let mut states = HashSet::from([State { fence: None, value: None, taken: 0, done: Vec::new() }]);
+    let mut open = Open { places: Vec::new() };
     let step_of = |at: usize| steps[at].as_ref().expect("only calls with a step have moments");
     for (_, is_answer, at) in moments {
         if !is_answer {
-            open.insert(at);
+            if !open.enter(at) {
+                return Err(TooMany);
+            }
             continue;
         }
-        states = settle(&states, &open, at, &step_of, rules);
+        let place = open.place_of(at).expect("an answer comes after its call");
+        states = settle(states, &open, place, &step_of, rules);
         if states.is_empty() {
-            return Some(at);
+            return Ok(Some(at));
         }
-        open.remove(&at);
+        open.places[place] = None;
         forget(&mut states, &mut open, &step_of, rules);
     }
-    None
+    Ok(None)
 }
 
-/// Every state in which call `at` has taken effect, reached by letting calls under way take effect before it.
+/// Every state in which the call at `place` has taken effect, reached by letting calls under way take effect before it.
 fn settle<'s>(
-    states: &HashSet<State>,
-    open: &BTreeSet<usize>,
-    at: usize,
+    states: HashSet<State>,
+    open: &Open,
+    place: usize,
     step_of: &impl Fn(usize) -> &'s Step,
     rules: Rules,
 ) -> HashSet<State> {
     let mut settled = HashSet::new();
     let mut seen: HashSet<State> = HashSet::new();
-    let mut todo: Vec<State> = Vec::new();
-    for state in states {
-        if state.taken.contains(&at) {
-            let mut state = state.clone();
-            state.taken.remove(&at);
+    let mut todo: Vec<State> = states.into_iter().collect();
+    while let Some(mut state) = todo.pop() {
+        // What changes nothing takes effect as soon as it can: waiting would only leave it undone.
+        for (place, call) in open.left(&state) {
+            let took = take(&state, step_of(call), rules);
+            if took.is_some_and(|next| (next.fence, next.value, &next.done) == (state.fence, state.value, &state.done))
+            {
+                state.taken |= 1 << place;
+            }
+        }
+        if state.taken & (1 << place) != 0 {
+            state.taken &= !(1 << place);
             settled.insert(state);
-        } else if seen.insert(state.clone()) {
-            todo.push(state.clone());
+            continue;
         }
-    }
-    while let Some(state) = todo.pop() {
-        if let Some(next) = take(&state, step_of(at), rules) {
-            settled.insert(next);
-        }
-        for other in open.iter().copied().filter(|other| *other != at && !state.taken.contains(other)) {
-            if let Some(mut next) = take(&state, step_of(other), rules) {
-                next.taken.insert(other);
+        for (place, call) in open.left(&state) {
+            if let Some(mut next) = take(&state, step_of(call), rules) {
+                next.taken |= 1 << place;
                 if seen.insert(next.clone()) {
                     todo.push(next);
                 }
@@ -163,7 +203,11 @@ fn take(state: &State, step: &Step, rules: Rules) -> Option<State> {
     let mut next = state.clone();
     next.fence = next.fence.max(step.token);
     next.value = step.writes.or(step.reads).or(next.value);
-    next.done.extend(step.operation);
+    if let Some(operation) = step.operation
+        && let Err(at) = next.done.binary_search(&operation)
+    {
+        next.done.insert(at, operation);
+    }
     Some(next)
 }
 
@@ -174,36 +218,25 @@ fn replayed(state: &State, step: &Step, stale: bool) -> State {
 }
 
 /// Drops calls without an answer that can never take effect any more, in whatever state.
-fn forget<'s>(
-    states: &mut HashSet<State>,
-    open: &mut BTreeSet<usize>,
-    step_of: &impl Fn(usize) -> &'s Step,
-    rules: Rules,
-) {
-    let lost = |at: &usize| {
-        let step = step_of(*at);
-        step.outcome == Expected::Unknown
-            && states.iter().all(|state| {
-                let raises_nothing = state.fence >= step.token;
-                let stale = rules.fence && state.fence > step.token && step.token.is_some();
-                let done = rules.once && step.operation.is_some_and(|operation| state.done.contains(&operation));
-                state.taken.contains(at) || stale || done && raises_nothing
-            })
-    };
-    let gone: Vec<usize> = open.iter().copied().filter(lost).collect();
-    if gone.is_empty() {
-        return;
-    }
-    for at in &gone {
-        open.remove(at);
-    }
-    let without = |mut state: State| {
-        gone.iter().for_each(|at| {
-            state.taken.remove(at);
+fn forget<'s>(states: &mut HashSet<State>, open: &mut Open, step_of: &impl Fn(usize) -> &'s Step, rules: Rules) {
+    let mut gone = 0_u128;
+    for (place, call) in open.places.iter_mut().enumerate() {
+        let Some(step) = call.map(step_of).filter(|step| step.outcome == Expected::Unknown) else { continue };
+        let lost = states.iter().all(|state| {
+            let raises_nothing = state.fence >= step.token;
+            let stale = rules.fence && state.fence > step.token && step.token.is_some();
+            let done = rules.once && step.operation.is_some_and(|operation| state.done.contains(&operation));
+            state.taken & (1 << place) != 0 || stale || done && raises_nothing
         });
-        state
-    };
-    *states = std::mem::take(states).into_iter().map(without).collect();
+        if lost {
+            gone |= 1 << place;
+            *call = None;
+        }
+    }
+    if gone != 0 {
+        let without = |state: State| State { taken: state.taken & !gone, ..state };
+        *states = std::mem::take(states).into_iter().map(without).collect();
+    }
 }
 
 /// Values and operations as numbers. Calls that say nothing about the register have no step.
