@@ -20,10 +20,12 @@ fn a_blocked_runtime_keeps_its_lease() {
     runtime.block_on(async {
         let lease = session(coordinator.clone(), 1_000).await.acquire(domain("d")).await.unwrap();
         let rival = session(coordinator.clone(), 60_000).await;
+        // bounded: being blocked for longer than the TTL is what is tried
         thread::sleep(BLOCKED_FOR);
         assert_eq!(lease.state(), LeaseState::Held);
         let refused: AcquireError = rival.acquire(domain("d")).await.unwrap_err();
         assert_eq!(refused.held_by().unwrap().lease, lease.id());
+        // bounded: being blocked for longer than the TTL is what is tried
         assert_eq!(lease.run(async { thread::sleep(BLOCKED_FOR) }).await, Ok(()));
         assert_eq!(lease.state(), LeaseState::Held);
     });

@@ -124,6 +124,7 @@ async fn aborted_and_panicking_tasks_leave_no_grant_behind() {
                 let lease = session.acquire(domain(&format!("d{}", round % 50))).await;
                 tokio::task::yield_now().await;
                 assert!(round % 3 != 0, "a third of them fails");
+                // bounded: those that sleep long are aborted
                 tokio::time::sleep(Duration::from_secs(u64::from(round % 3 == 1) * 600)).await;
                 drop(lease);
             })
@@ -155,6 +156,7 @@ fn a_runtime_that_is_shut_down_leaves_no_grant_behind() {
                 std::future::pending::<()>().await;
             });
         }
+        // bounded: 5 ms at most; it only varies when the runtime goes
         std::thread::sleep(Duration::from_micros(100 * round));
         inner.shutdown_background();
     }

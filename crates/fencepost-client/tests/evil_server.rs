@@ -101,6 +101,7 @@ fn serve(mut stream: TcpStream, act: &Mutex<Act>, requests: &AtomicUsize) {
                 }
             }
             Act::Close => return,
+            // bounded: longer than the time limit that the client is given
             Act::Hang => thread::sleep(Duration::from_secs(2)),
             Act::Cut(text, bytes) => {
                 let _ = stream.write_all(&text.as_bytes()[..text.len() - bytes]);

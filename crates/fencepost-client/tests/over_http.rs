@@ -111,6 +111,7 @@ async fn a_lease_over_http_outlives_its_ttl_and_a_blocked_runtime() {
     let served = serve();
     let session = session(served.client(), 1_000).await;
     let lease = session.acquire(domain("d/ä?#%2F")).await.unwrap();
+    // bounded: being blocked for longer than the TTL is what is tried
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(lease.state(), LeaseState::Held);
     assert_eq!(lease.grant().issuer, *served.coordinator.issuer());
@@ -223,6 +224,7 @@ async fn a_coordinator_that_restarts_in_time_costs_no_lease_and_no_token() {
     })
     .await;
     let served = serve_at(address, store.open(embedded::Options::default()).unwrap());
+    // bounded: outliving the TTL of three seconds is what is tried
     tokio::time::sleep(Duration::from_millis(4_000)).await;
     assert_eq!(lease.state(), LeaseState::Held);
     assert!(served.coordinator.check(domain("d"), lease.token()).await.unwrap());

@@ -30,6 +30,7 @@ async fn a_lease_lives_for_as_long_as_its_holder_does_and_not_only_for_its_ttl()
     while started.elapsed() < Duration::from_millis(2_500) {
         assert_eq!(lease.state(), LeaseState::Held);
         assert!(lease.remaining() > Duration::from_millis(300), "{:?}", lease.remaining());
+        // bounded: the loop around it ends after 2.5 TTLs, which is what is tried
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(coordinator.check(domain("d"), lease.token()).await.unwrap());
@@ -71,6 +72,7 @@ async fn a_lease_that_an_operator_breaks_is_lost_everywhere_at_the_next_heartbea
     let work = {
         let finished = finished.clone();
         async move {
+            // bounded: it is cancelled
             tokio::time::sleep(Duration::from_secs(60)).await;
             finished.store(true, Ordering::Relaxed);
         }
@@ -95,9 +97,11 @@ async fn a_callback_that_blocks_for_ever_stalls_nothing() {
     let session = session(coordinator.clone(), 1_000).await;
     let broken = session.acquire(domain("broken")).await.unwrap();
     let kept = session.acquire(domain("kept")).await.unwrap();
+    // bounded: longer than the TTL, on a thread that nobody waits for
     broken.on_lost(|_| std::thread::sleep(Duration::from_secs(3)));
     coordinator.break_lease(broken.id(), Reason::new("test").unwrap()).await.unwrap();
     broken.lost().await;
+    // bounded: outliving the TTL of one second is what is tried
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(kept.state(), LeaseState::Held);
 }
@@ -128,6 +132,7 @@ async fn closing_a_session_frees_all_it_holds_and_its_handles_know_why() {
 async fn a_session_lives_as_long_as_one_of_its_leases_and_ends_with_the_last() {
     let coordinator = coordinator();
     let lease = session(coordinator.clone(), 1_000).await.acquire(domain("d")).await.unwrap();
+    // bounded: outliving the TTL of one second is what is tried
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(lease.state(), LeaseState::Held);
     drop(lease);
@@ -227,6 +232,7 @@ async fn i9_without_a_network_the_holder_has_lost_before_the_next_one_is_granted
                 if !state.is_held() {
                     return states;
                 }
+                // bounded: the loop around it ends with the lease
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         },
@@ -278,7 +284,7 @@ async fn a_grant_that_its_caller_comes_to_too_late_is_not_handed_over() {
             until("it is granted", async || is_held(&coordinator, &domain("d")).await).await;
             let page = coordinator.list(Filter::Domain(domain("d")), None, 1).await.unwrap();
             coordinator.break_lease(page.rows[0].lease, Reason::new("test").unwrap()).await.unwrap();
-            // Longer than it takes to the next heartbeat, which tells.
+            // bounded: the blocked caller must not see the end of it before the next heartbeat has
             tokio::time::sleep(Duration::from_millis(600)).await;
         });
     });
@@ -328,7 +334,7 @@ async fn a_renewal_after_expiry_fails_even_when_nobody_took_the_domain() {
     let token = lease.token();
     network.cut(true);
     lease.lost().await;
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    until("it has expired at the coordinator", async || !is_held(&network, &domain("d")).await).await;
     network.cut(false);
     until("a heartbeat was answered", async || a.over().is_some()).await;
     assert_eq!(a.over(), Some(Loss::SessionEnded(SessionEnd::Expired)));
@@ -398,6 +404,7 @@ async fn renewing_forces_a_greater_token_and_takes_it_from_the_earlier_hold() {
     assert!(second.token() > first.token());
     assert_eq!(first.state(), LeaseState::Lost(Loss::Renewed));
     drop(first);
+    // bounded: outliving the TTL of one second is what is tried
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     assert_eq!(second.state(), LeaseState::Held);
 }

@@ -220,6 +220,7 @@ async fn a_lease_lost_while_advancing_is_not_handed_over() {
                 let page = coordinator.list(Filter::Domain(domain()), None, 1).await.unwrap();
                 let reason = fencepost_core::Reason::new("test").unwrap();
                 coordinator.break_lease(page.rows[0].lease, reason).await.unwrap();
+                // bounded: longer than it takes to the next heartbeat, which tells of the break
                 tokio::time::sleep(Duration::from_millis(600)).await;
                 Ok(())
             }
@@ -239,6 +240,7 @@ async fn a_caller_who_leaves_while_a_receiver_is_advanced_leaves_no_lease_behind
         tokio::spawn(async move { session.acquire(domain()).advance(&*hangs).await.map(drop) })
     };
     while hangs.advances.load(Relaxed) == 0 {
+        // bounded: until the receiver is asked, or the assertion above ends it
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(is_held(&coordinator).await);
@@ -246,6 +248,7 @@ async fn a_caller_who_leaves_while_a_receiver_is_advanced_leaves_no_lease_behind
     let started = Instant::now();
     while is_held(&coordinator).await {
         assert!(started.elapsed() < Duration::from_millis(500), "it was not given back");
+        // bounded: until the receiver is asked, or the assertion above ends it
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -41,6 +41,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {
         assert!(started.elapsed() < Duration::from_secs(20), "never came: {what}");
+        // bounded: the assertion above ends it
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
