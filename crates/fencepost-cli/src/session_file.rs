@@ -164,7 +164,11 @@ impl SessionFile {
             made.map_err(|error| self.io("cannot be made", &error))?;
         }
         let path = self.beside("lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        // In a folder that others can write to, a link must not lead the creation elsewhere.
+        let no_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(no_links);
+        let lock = options.open(&path);
         let lock = lock.map_err(|error| self.io("cannot be locked", &error))?;
         let started = Instant::now();
         loop {

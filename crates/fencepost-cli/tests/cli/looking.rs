@@ -1,5 +1,11 @@
 //! `ls` and `show`.
 
+use std::{
+    fs::File,
+    io::Read,
+    process::{Command, Stdio},
+};
+
 use serde_json::json;
 
 use crate::common::{Ran, Server};
@@ -56,6 +62,41 @@ fn pages_follow_one_another_and_all_are_all() {
     let told = shell.run(&["ls", "--limit", "1", "--prefix", "a/"]).exits(0);
     let rest = shell.sh(&told.next("fencepost ls")).exits(0);
     assert!(rest.stdout.contains("a/2") && !rest.stdout.contains("a/1"), "{}", rest.stdout);
+}
+
+#[test]
+fn colours_and_rules_are_for_terminals_and_colours_only_where_they_are_wanted() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d"]).exits(0);
+    let shown = on_terminal(&mut shell.command(&["show", "d"]));
+    assert!(shown.contains("\u{1b}[1md\u{1b}[0m"), "{shown:?}");
+    assert!(on_terminal(&mut shell.command(&["ls"])).contains('─'));
+    assert!(!on_terminal(shell.command(&["show", "d"]).env("NO_COLOR", "1")).contains('\u{1b}'));
+    assert!(!on_terminal(shell.command(&["show", "d"]).env("TERM", "dumb")).contains('\u{1b}'));
+    assert!(!on_terminal(&mut shell.command(&["ls", "--json"])).contains('\u{1b}'));
+}
+
+/// What the command writes to a terminal.
+fn on_terminal(command: &mut Command) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "xterm");
+    }
+    let mut child = command.stdout(theirs).spawn().unwrap();
+    // The command holds the last open end of the terminal once our copy is gone, so reading ends when it does.
+    command.stdout(Stdio::null());
+    let mut written = Vec::new();
+    // The end of a terminal reads as an error.
+    let _ = File::from(ours).read_to_end(&mut written);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(written).unwrap()
 }
 
 #[test]

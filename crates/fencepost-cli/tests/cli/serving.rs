@@ -152,6 +152,29 @@ fn it_says_where_it_listens_and_logs_in_the_form_that_was_asked_for() {
 }
 
 #[test]
+fn a_broken_lease_leaves_a_line_with_who_lost_what_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = fencepost();
+    command.args(["serve", "--init", "--json", "--listen", "127.0.0.1:0", "--log", "json", "--data"]);
+    let mut child = command.arg(folder.path().join("data")).spawn().unwrap();
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let shell = crate::common::Shell::at(ready["url"].as_str().unwrap());
+    let grant = shell.run(&["acquire", "d", "--json"]).exits(0).json();
+    let lease = grant["lease"].as_str().unwrap();
+    shell.run(&["break", "d", "--lease", lease, "--reason", "the host is gone"]).exits(0);
+    crate::common::send("TERM", child.id());
+    let log = Ran::of(child.wait_with_output().unwrap()).exits(0).stderr;
+    let told = log.lines().find(|line| line.contains("the host is gone")).unwrap_or_else(|| panic!("{log}"));
+    for part in [lease, "revoked", "\"domain\":\"d\""] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!log.contains(shell.kept()["secret"].as_str().unwrap()), "{log}");
+}
+
+#[test]
 fn an_epoch_past_the_last_one_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

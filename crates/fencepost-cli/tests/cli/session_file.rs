@@ -68,6 +68,29 @@ fn damaged_it_is_refused_with_what_to_do_and_left_alone() {
 }
 
 #[test]
+fn with_a_secret_that_is_not_its_sessions_nothing_is_allowed() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d"]).exits(0);
+    let whole = fs::read_to_string(shell.session_file()).unwrap();
+    let secret = shell.kept()["secret"].as_str().unwrap().to_owned();
+    fs::write(shell.session_file(), whole.replace(&secret, &"0".repeat(64))).unwrap();
+    shell.run(&["renew"]).exits(77);
+    shell.run(&["release"]).exits(77);
+    fs::write(shell.session_file(), whole).unwrap();
+    shell.run(&["release"]).exits(0);
+}
+
+#[test]
+fn a_lock_that_is_a_link_is_not_followed() {
+    let server = Server::start();
+    let shell = server.shell();
+    std::os::unix::fs::symlink(shell.path("elsewhere"), shell.path("session.json.lock")).unwrap();
+    shell.run(&["acquire", "d"]).exits(73);
+    assert!(!shell.path("elsewhere").exists());
+}
+
+#[test]
 fn readable_by_others_it_is_refused() {
     let server = Server::start();
     let shell = server.shell();

@@ -158,9 +158,14 @@ pub struct Server {
 impl Server {
     /// A new one, at epoch 0, on a free port.
     pub fn start() -> Self {
+        Self::at_epoch(0)
+    }
+
+    /// A new one at another epoch.
+    pub fn at_epoch(epoch: u32) -> Self {
         let folder = tempfile::tempdir().expect("a private folder");
         let data = folder.path().join("data");
-        let (child, url) = serve(&data, &["--init", "--epoch", "0", "--listen", "127.0.0.1:0"]);
+        let (child, url) = serve(&data, &["--init", "--epoch", &epoch.to_string(), "--listen", "127.0.0.1:0"]);
         Self { child, data, url, _folder: folder }
     }
 

@@ -1,0 +1,224 @@
+//! What `run` and its warden tell each other: one line each over a pair of sockets that nobody else has.
+//!
+//! The end of the connection is a message too: the other process is gone, however it went.
+
+use std::{
+    fmt,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream as Socket,
+    },
+    str::FromStr,
+};
+
+use fencepost_core::Moment;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+/// What `run` tells the warden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The lease may be believed in until then. The first one starts the command.
+    Until(Moment),
+    /// A signal for the command.
+    Forward(i32),
+    /// The lease is lost: stop the command.
+    Stop,
+}
+
+/// What the warden tells `run`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command runs, as this process.
+    Started(u32),
+    /// Too little was left for the command to be started.
+    TooLate,
+    /// The system did not let it be started.
+    NotStarted(String),
+    /// The command itself has ended; members of it may still live.
+    Ended(End),
+    /// No member lives any more. Whether the lease was why.
+    Gone { was_stopped: bool },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exited(u8),
+    Killed(u8),
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Until(moment) => write!(f, "until {}", moment.as_millis()),
+            Self::Forward(signal) => write!(f, "forward {signal}"),
+            Self::Stop => f.write_str("stop"),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started(pid) => write!(f, "started {pid}"),
+            Self::TooLate => f.write_str("too-late"),
+            Self::NotStarted(why) => write!(f, "not-started {}", why.replace('\n', " ")),
+            Self::Ended(End::Exited(code)) => write!(f, "exited {code}"),
+            Self::Ended(End::Killed(signal)) => write!(f, "killed {signal}"),
+            Self::Gone { was_stopped } => write!(f, "gone {was_stopped}"),
+        }
+    }
+}
+
+/// A line that the other side never sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Garbled(String);
+
+impl From<Garbled> for io::Error {
+    fn from(garbled: Garbled) -> Self {
+        Self::new(io::ErrorKind::InvalidData, format!("between run and its warden: {:?}", garbled.0))
+    }
+}
+
+fn parts(line: &str) -> (&str, &str) {
+    line.split_once(' ').unwrap_or((line, ""))
+}
+
+impl FromStr for Order {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(line.to_owned());
+        match parts(line) {
+            ("until", ms) => ms.parse().map(|ms| Self::Until(Moment::from_millis(ms))).map_err(|_| garbled()),
+            ("forward", signal) => signal.parse().map(Self::Forward).map_err(|_| garbled()),
+            ("stop", "") => Ok(Self::Stop),
+            _ => Err(garbled()),
+        }
+    }
+}
+
+impl FromStr for Report {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(line.to_owned());
+        match parts(line) {
+            ("started", pid) => pid.parse().map(Self::Started).map_err(|_| garbled()),
+            ("too-late", "") => Ok(Self::TooLate),
+            ("not-started", why) => Ok(Self::NotStarted(why.to_owned())),
+            ("exited", code) => code.parse().map(|code| Self::Ended(End::Exited(code))).map_err(|_| garbled()),
+            ("killed", signal) => signal.parse().map(|signal| Self::Ended(End::Killed(signal))).map_err(|_| garbled()),
+            ("gone", was) => was.parse().map(|was_stopped| Self::Gone { was_stopped }).map_err(|_| garbled()),
+            _ => Err(garbled()),
+        }
+    }
+}
+
+/// One end.
+#[derive(Debug)]
+pub(crate) struct Link {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    writer: OwnedWriteHalf,
+}
+
+impl Link {
+    /// # Errors
+    /// When the runtime cannot watch it.
+    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(socket)?.into_split();
+        Ok(Self { lines: BufReader::new(reader).lines(), writer })
+    }
+
+    /// # Errors
+    /// When the other side is gone.
+    pub(crate) async fn say(&mut self, message: impl fmt::Display) -> io::Result<()> {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await
+    }
+
+    /// The next message; `None` when the other side is gone. Safe to drop and to call again.
+    ///
+    /// # Errors
+    /// When what came is no message.
+    pub(crate) async fn hear<T: FromStr<Err = Garbled>>(&mut self) -> io::Result<Option<T>> {
+        match self.lines.next_line().await {
+            Ok(Some(line)) => Ok(Some(line.parse()?)),
+            // A reset says no more than an end.
+            Ok(None) | Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Hands a descriptor to whoever has the other end.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn hand_over(socket: &Socket, descriptor: impl AsFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Takes the descriptor that was handed over. It is closed in whatever this process executes.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn take_over(socket: &Socket) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    descriptors.flatten().next().ok_or_else(|| io::Error::other("no descriptor was handed over"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_comes_out_as_it_went_in() {
+        for order in [Order::Until(Moment::from_millis(u64::MAX)), Order::Forward(15), Order::Stop] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        for report in [
+            Report::Started(7),
+            Report::TooLate,
+            Report::NotStarted("no such file: 'a b'".to_owned()),
+            Report::Ended(End::Exited(255)),
+            Report::Ended(End::Killed(9)),
+            Report::Gone { was_stopped: true },
+        ] {
+            assert_eq!(report.to_string().parse(), Ok(report));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_message() {
+        for line in ["", "until", "until -1", "until 1 2", "stop now", "forward TERM", "go"] {
+            assert!(line.parse::<Order>().is_err(), "{line:?}");
+        }
+        for line in ["", "started", "exited 256", "exited -1", "gone", "gone yes"] {
+            assert!(line.parse::<Report>().is_err(), "{line:?}");
+        }
+    }
+}

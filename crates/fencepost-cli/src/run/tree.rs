@@ -1,0 +1,129 @@
+//! The processes that a command consists of: all descendants, whatever group or session they have moved to.
+//!
+//! A subreaper gets every orphan below it, so nothing leaves the tree by losing its parent.
+
+use std::{collections::HashMap, fs, io};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+/// A living process, told from a later one with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) pid: Pid,
+    started: u64,
+}
+
+struct Seen {
+    parent: i32,
+    started: u64,
+    is_alive: bool,
+}
+
+/// The living descendants of a process, without itself.
+///
+/// # Errors
+/// When the system does not show its processes.
+pub(crate) fn members(root: Pid) -> io::Result<Vec<Member>> {
+    let mut children: HashMap<i32, Vec<(i32, Seen)>> = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        // What has ended since the folder was read is no member.
+        let Some(seen) = look(pid) else { continue };
+        children.entry(seen.parent).or_default().push((pid, seen));
+    }
+    let mut found = Vec::new();
+    let mut to_visit = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = to_visit.pop() {
+        for (pid, seen) in children.remove(&parent).unwrap_or_default() {
+            to_visit.push(pid);
+            if let (true, Some(pid)) = (seen.is_alive, Pid::from_raw(pid)) {
+                found.push(Member { pid, started: seen.started });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Sends a signal to every descendant but those of `except`, and says how many there were.
+///
+/// # Errors
+/// As [`members`].
+pub(crate) fn signal_all(root: Pid, except: &[Member], signals: &[Signal]) -> io::Result<usize> {
+    let members: Vec<Member> = members(root)?.into_iter().filter(|member| !except.contains(member)).collect();
+    for member in &members {
+        for signal in signals {
+            send(*member, *signal);
+        }
+    }
+    Ok(members.len())
+}
+
+/// Sends a signal to this very process. Where it has ended, or may not be signalled, nothing happens: whoever calls
+/// looks again.
+fn send(member: Member, signal: Signal) {
+    match pidfd_open(member.pid, PidfdFlags::empty()) {
+        Ok(process) => {
+            // The number cannot change its owner while the descriptor is open, so this look decides.
+            if look(member.pid.as_raw_nonzero().get()).is_some_and(|seen| seen.started == member.started) {
+                let _ = pidfd_send_signal(process, signal);
+            }
+        }
+        Err(rustix::io::Errno::SRCH) => {}
+        // Some sandboxes know no such descriptors.
+        Err(_) => {
+            let _ = kill_process(member.pid, signal);
+        }
+    }
+}
+
+fn look(pid: i32) -> Option<Seen> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut seen = parse(&stat)?;
+    // A process whose first thread has ended looks like one that is gone while the others run on.
+    seen.is_alive = seen.is_alive || fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 1);
+    Some(seen)
+}
+
+/// One line of `/proc/PID/stat`. The name in parentheses may itself have spaces and parentheses.
+fn parse(stat: &str) -> Option<Seen> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let is_alive = !matches!(*fields.first()?, "Z" | "X" | "x");
+    Some(Seen { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()?, is_alive })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::{Command, Stdio},
+        time::{Duration, Instant},
+    };
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_moves_no_field() {
+        let stat = "12 (a) S 1 (b) R 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
+        let seen = parse(stat).unwrap();
+        assert_eq!((seen.parent, seen.started, seen.is_alive), (7, 4711, true));
+        let gone = parse("12 (x) Z 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9").unwrap();
+        assert!(!gone.is_alive);
+        assert!(parse("12 (x").is_none() && parse("").is_none());
+    }
+
+    #[test]
+    fn a_child_in_a_session_of_its_own_is_a_member_until_it_is_killed() {
+        let mut child = Command::new("setsid").args(["-w", "sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
+        let is_child = |member: &Member| u32::try_from(member.pid.as_raw_nonzero().get()) == Ok(child.id());
+        let member = members(getpid()).unwrap().into_iter().find(is_child).unwrap();
+        let other = Member { started: member.started + 1, ..member };
+        send(other, Signal::KILL);
+        assert!(members(getpid()).unwrap().contains(&member), "an earlier process of that number was meant");
+        let started = Instant::now();
+        while members(member.pid).unwrap().is_empty() && started.elapsed() < Duration::from_secs(10) {}
+        signal_all(member.pid, &[], &[Signal::KILL]).unwrap();
+        assert!(!child.wait().unwrap().success(), "setsid mirrors the child that was killed");
+    }
+}
