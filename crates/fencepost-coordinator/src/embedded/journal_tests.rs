@@ -185,6 +185,32 @@ fn a_snapshot_counts_from_its_adoption_on_and_only_what_it_covers_is_trimmed() {
     }
 }
 
+/// As on a full disk, where no disk can be filled.
+#[test]
+fn a_file_that_may_not_grow_takes_no_commit_keeps_what_it_has_and_goes_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(sqlite(dir.path()));
+    let mut store = SqliteStore::open(&dir.path().join(super::store::sqlite::DATABASE_FILE)).unwrap();
+    let start = store.take_start().unwrap();
+    store.limit_pages(20).unwrap();
+    let bytes = vec![7; 5_000];
+    let append = |store: &mut SqliteStore, id| store.append(super::journal::row(id, start, &bytes));
+    let mut last = 0;
+    let failed = loop {
+        match append(&mut store, last + 1) {
+            Ok(()) => last += 1,
+            Err(error) => break error,
+        }
+        assert!(last < 100, "the limit is not kept");
+    };
+    assert!(matches!(&failed, StoreError::Failed(why) if why.contains("full")), "{failed}");
+    assert_eq!(rows(&mut store, 0).len() as u64, last);
+    store.confirm(start).unwrap();
+    store.limit_pages(1_000).unwrap();
+    append(&mut store, last + 1).unwrap();
+    assert_eq!(rows(&mut store, 0).len() as u64, last + 1);
+}
+
 /// Each of these would be read as a state that never was, if it were read.
 #[test]
 fn rows_that_are_missing_changed_or_of_nobody_are_noticed() {

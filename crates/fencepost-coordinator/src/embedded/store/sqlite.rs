@@ -105,6 +105,12 @@ impl SqliteStore {
         Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0 })
     }
 
+    /// Lets the file grow to this many pages only.
+    #[cfg(test)]
+    pub(in crate::embedded) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
+        self.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+    }
+
     /// Runs one statement that is conditional on the start number; no row changed means that a later start is there.
     fn change(&mut self, sql: &str, bytes: usize, params: impl Params) -> Result<(), StoreError> {
         self.wal_pages += bytes as u64 / self.page_bytes + 2;
