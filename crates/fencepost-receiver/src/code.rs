@@ -122,3 +122,27 @@ impl fmt::Display for VerdictCode {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_one_name_on_the_wire_and_in_json() {
+        for code in VerdictCode::ALL {
+            assert_eq!(serde_json::to_string(&code).unwrap(), format!("\"{code}\""));
+        }
+    }
+
+    #[test]
+    fn only_what_took_effect_is_a_success() {
+        for code in VerdictCode::ALL {
+            let success = matches!(code, VerdictCode::Applied | VerdictCode::Replayed);
+            assert_eq!(code.status() == 200, success, "{code}");
+        }
+        let replayed: Verdict<()> = Verdict::Replayed(());
+        assert_eq!(VerdictCode::of(&replayed), VerdictCode::Replayed);
+        let missing: Verdict<()> = Verdict::Rejected(Rejection::Missing);
+        assert_eq!(VerdictCode::of(&missing).status(), 428);
+    }
+}

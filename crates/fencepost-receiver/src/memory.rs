@@ -80,3 +80,47 @@ impl Receiver for MemoryReceiver {
         Ok(self.advance_now(grant)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::{
+        Domain, Epoch, Issuer, LeaseId, OperationId, SessionId, Token,
+        fence::{LiveLease, RejectedBy, Rejection},
+    };
+
+    use super::*;
+
+    fn grant(text: &str) -> Grant {
+        let (issuer, domain) = (Issuer::new("prod").unwrap(), Domain::new("d").unwrap());
+        let (lease, session) = (LeaseId::from_bytes([1; 16]), SessionId::from_bytes([1; 16]));
+        Grant { issuer, domain, token: token(text), lease, session }
+    }
+
+    fn token(text: &str) -> Token {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_seed_shuts_out_old_tokens_and_lets_live_holders_in() {
+        let seed = ReceiverSeed::new(Issuer::new("prod").unwrap(), Epoch::ZERO);
+        let live = vec![LiveLease { domain: Domain::new("d").unwrap(), token: token("0.5") }];
+        let receiver = MemoryReceiver::guard(&seed.clone().with_snapshot(token("0.9"), live));
+        assert!(matches!(receiver.advance_now(&grant("0.4")).unwrap(), Verdict::Rejected(Rejection::Stale { .. })));
+        assert_eq!(receiver.advance_now(&grant("0.5")).unwrap(), Verdict::Applied(()));
+        let receiver = MemoryReceiver::guard(&seed.with_floor(token("0.7")));
+        let stale = Rejection::Stale { presented: token("0.6"), least_accepted: token("0.7"), by: RejectedBy::Floor };
+        assert_eq!(receiver.advance_now(&grant("0.6")).unwrap(), Verdict::Rejected(stale));
+    }
+
+    #[test]
+    fn a_panicking_mutation_leaves_the_register_whole() {
+        let receiver = MemoryReceiver::guard(&ReceiverSeed::new(Issuer::new("prod").unwrap(), Epoch::ZERO));
+        let operation = Operation::new(OperationId::new("x").unwrap(), b"x");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            receiver.write::<Invalid>(&grant("0.5"), &operation, || panic!("in the middle"))
+        }));
+        assert!(panicked.is_err());
+        let verdict = receiver.write::<Invalid>(&grant("0.4"), &operation, || Ok(RecordedResult::default())).unwrap();
+        assert!(matches!(verdict, Verdict::Applied(_)), "neither raise nor record: {verdict:?}");
+    }
+}

@@ -9,6 +9,7 @@ mod history;
 mod mirror;
 mod processes;
 mod records;
+mod rejections;
 mod storage;
 mod support;
 mod traces;

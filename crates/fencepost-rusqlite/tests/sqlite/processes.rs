@@ -281,3 +281,33 @@ fn of_two_requests_under_one_operation_id_exactly_one_takes_effect() {
         }
     }
 }
+
+/// A stale write checks, B's advance is answered, the stale write lands: what a check outside of the transaction allows.
+/// A mutation runs under the write lock, so no greater raise can have been answered before it. Mutant: the fence read
+/// before the lock, and not again.
+#[test]
+fn no_write_lands_after_a_greater_raise_was_answered() {
+    let database = Database::with_counters();
+    for round in 1..=8 {
+        let (old, new) = (grant("a", &format!("0.{}", round * 2)), grant("a", &format!("0.{}", round * 2 + 1)));
+        let (start, answered, late) = (Barrier::new(2), AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut connection = open(&database.path);
+                start.wait();
+                let verdict = SqliteReceiver::new().mutate(&mut connection, &old, |tx| {
+                    late.store(answered.load(Ordering::Acquire), Ordering::Release);
+                    add("a", 1)(tx)
+                });
+                assert!(matches!(verdict, Ok(Verdict::Applied(_) | Verdict::Rejected(_))), "{verdict:?}");
+            });
+            scope.spawn(|| {
+                let mut connection = open(&database.path);
+                start.wait();
+                assert!(matches!(SqliteReceiver::new().advance(&mut connection, &new), Ok(Verdict::Applied(()))));
+                answered.store(true, Ordering::Release);
+            });
+        });
+        assert!(!late.load(Ordering::Acquire), "a stale write was applied after the raise was answered");
+    }
+}
