@@ -33,6 +33,8 @@
 
 mod code;
 mod error;
+#[cfg(feature = "file")]
+pub mod file;
 pub mod header;
 mod memory;
 mod receiver;
