@@ -202,8 +202,9 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
 fn streams_are_written_as_the_vectors_say() {
     let other = Domain::new("other").unwrap();
     let leases = vec![LiveLease { domain: domain(), token: token() }, LiveLease { domain: other, token: token() }];
-    let next_token = Some(Token::from_integer(token().as_u64() + 1).unwrap());
-    let snapshot = LiveSnapshot { issuer: issuer(), next_token, epoch: token().epoch(), boot: BOOT, leases };
+    let next = Token::from_integer(token().as_u64() + 1).unwrap();
+    let snapshot =
+        LiveSnapshot { issuer: issuer(), next_token: Some(next), epoch: token().epoch(), boot: BOOT, leases };
     let lines: Vec<String> = snapshot_lines(snapshot.clone()).collect();
     assert_eq!(parse_snapshot(lines.concat().as_bytes()).unwrap(), snapshot);
 
@@ -220,7 +221,7 @@ fn streams_are_written_as_the_vectors_say() {
         json!({"event": name, "data": data})
     };
     let ended = |end| event(EventKind::Ended { end, fence_to: None, reason: None, held_ms: 5_000 });
-    let stale = Rejection::Stale { presented: token(), least_accepted: next_token.unwrap(), by: RejectedBy::Fence };
+    let stale = Rejection::Stale { presented: token(), least_accepted: next, by: RejectedBy::Fence };
     let rejected = RejectedData::new(domain(), &stale, Some(LEASE), Some(OperationId::new("invoice-1").unwrap()));
     golden(
         "streams",
@@ -234,7 +235,7 @@ fn streams_are_written_as_the_vectors_say() {
                 "revoked",
                 event(EventKind::Ended {
                     end: LeaseEnd::Revoked,
-                    fence_to: next_token,
+                    fence_to: Some(next),
                     reason: Some(Reason::new("holder is stuck").unwrap()),
                     held_ms: 5_000,
                 }),
