@@ -11,6 +11,7 @@ mod glossary;
 mod golden;
 mod machine;
 mod markdown;
+mod readme;
 mod rust_source;
 mod tree;
 mod waiting;
@@ -63,6 +64,7 @@ pub(crate) fn run(root: &Path) -> Result<String> {
         ("paths and hosts of one machine", machine::check(&tree)),
         ("waiting and ignoring in tests", waiting::check(&tree)),
         ("golden files", golden::check(&tree)),
+        ("example of the README", readme::check(&tree)),
     ];
     let mut count = 0;
     for (name, findings) in checks {
