@@ -10,6 +10,7 @@
 
 mod apart;
 mod explorer;
+mod leasing;
 mod ledger;
 mod locking;
 mod names;
@@ -34,6 +35,7 @@ pub fn studies() -> Vec<Study> {
         apart::studies(),
         locking::studies(),
         several::studies(),
+        leasing::studies(),
     ]
     .into_iter()
     .flatten()

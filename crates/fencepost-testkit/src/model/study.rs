@@ -58,7 +58,7 @@ impl Study {
             Expected::Found(property) | Expected::Limit(property) => (Some(property), Bounds::Standard),
         };
         let states = match bounds {
-            Bounds::Standard => 1_000_000,
+            Bounds::Standard => 300_000,
             Bounds::Deep => 20_000_000,
         };
         (self.run)(bounds, Search { property, states })

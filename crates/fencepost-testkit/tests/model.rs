@@ -1,0 +1,60 @@
+//! Every model holds within its standard bounds, and every mutant is found out.
+//!
+//! Mutants of the tests are the studies themselves: a study of a mutant that finds nothing fails here.
+
+use std::fmt::Write;
+
+use fencepost_testkit::model::{Bounds, Line, Study, studies};
+
+/// Explores the studies that this test is responsible for, prints their figures, and fails with every story of a rule
+/// that broke and every mutant that got away.
+fn explore(chosen: impl Fn(&Study) -> bool) {
+    let mut failures = String::new();
+    for study in studies().into_iter().filter(&chosen) {
+        let explored = study.explore(Bounds::Standard);
+        println!("{}", Line(&study, &explored));
+        if let Err(why) = study.judge(&explored) {
+            let _ = writeln!(failures, "{why}");
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+fn is_a_mutant(study: &Study) -> bool {
+    use fencepost_testkit::model::Expected;
+    match study.expected {
+        Expected::Found(_) | Expected::Limit(_) => true,
+        Expected::Holds => false,
+    }
+}
+
+#[test]
+fn nothing_is_broken_by_the_rules_as_they_are() {
+    explore(|study| !is_a_mutant(study));
+}
+
+#[test]
+fn every_mutant_is_found_out() {
+    explore(|study| is_a_mutant(study));
+}
+
+/// The traces that the guarantees name and a model can state. One that is lost from the list is a hole in the proof.
+#[test]
+fn every_trace_of_the_guarantees_is_among_the_mutants() {
+    let studies = studies();
+    for trace in [
+        "M1", "M2", "W0", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "R1", "R2", "R3", "T1", "T2", "T3",
+        "T4", "S1", "Q1", "Q2", "Q3", "Q5", "O1", "O2",
+    ] {
+        assert!(studies.iter().any(|study| study.trace == trace && is_a_mutant(study)), "{trace}");
+    }
+}
+
+#[test]
+fn names_of_studies_are_unique() {
+    let mut names: Vec<String> = studies().iter().map(ToString::to_string).collect();
+    names.sort();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
