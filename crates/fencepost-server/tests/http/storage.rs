@@ -69,11 +69,3 @@ async fn a_storage_that_hangs_is_given_up_and_may_have_happened() {
     let again = server.call("POST", "/v1/leases", opening("d", 1)).await;
     assert_eq!(again.status / 100, 2, "{again:?}");
 }
-
-#[tokio::test]
-async fn the_end_of_the_token_space_is_a_refusal() {
-    // Reached in the machine's own tests; here only the words: not retryable, nothing happened, and what to do.
-    let code = fencepost_wire::ErrorCode::TokenSpaceExhausted;
-    assert!(!code.is_retryable() && !code.may_have_happened());
-    assert!(code.fix().contains("recover"));
-}
