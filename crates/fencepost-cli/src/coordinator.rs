@@ -200,10 +200,15 @@ fn waited(ms: u64) -> String {
     if ms == 0 { String::new() } else { format!(", after a wait of {}", readable(ms)) }
 }
 
-/// Says who holds a domain, since when, until when, and how to get at it.
-pub(crate) fn held(domain: &Domain, refusal: &AcquireRefusal, url_option: &str, code: Option<u8>) -> Option<Failure> {
+/// Says who holds a domain, since when, until when, and how to get at it; `again` is the command with a wait.
+pub(crate) fn held(
+    domain: &Domain,
+    refusal: &AcquireRefusal,
+    url_option: &str,
+    code: Option<u8>,
+    again: impl Fn(&str) -> String,
+) -> Option<Failure> {
     let name = domain.as_str();
-    let word = shell::word(name);
     let failure = match refusal {
         AcquireRefusal::Held(held) => {
             let token = held.token.map_or_else(String::new, |token| format!(", token {token}"));
@@ -215,7 +220,7 @@ pub(crate) fn held(domain: &Domain, refusal: &AcquireRefusal, url_option: &str, 
                     held.lease
                 ))
                 .detail(format!("{} waiting{}", held.queue, waited(held.waited_ms)))
-                .then(format!("fencepost acquire {word} --wait 60s{url_option}"))
+                .then(again("60s"))
                 .then(break_line(domain, held.lease, url_option))
         }
         AcquireRefusal::Reserved(reserved) => {
@@ -227,7 +232,7 @@ pub(crate) fn held(domain: &Domain, refusal: &AcquireRefusal, url_option: &str, 
             };
             Failure::new(Exit::Held, format!("{name} is not granted yet: {why} ({})", reserved.kind.as_str()))
                 .detail(format!("for {} more, {} waiting", readable(reserved.remaining_ms), reserved.queue))
-                .then(format!("fencepost acquire {word} --wait {}ms{url_option}", reserved.remaining_ms.min(600_000)))
+                .then(again(&format!("{}ms", reserved.remaining_ms.min(600_000))))
         }
         AcquireRefusal::Session(_)
         | AcquireRefusal::HoldEnded

@@ -15,8 +15,10 @@ pub(crate) enum Exit {
     Lost,
     Rejected,
     Unknown,
-    /// By a signal while waiting: 128 and its number.
+    /// By a signal, this command or the one that it ran: 128 and its number.
     Signal(u8),
+    /// What the command that it ran ended with.
+    Command(u8),
 }
 
 impl Exit {
@@ -51,6 +53,7 @@ impl Exit {
             Self::Rejected => 81,
             Self::Unknown => 82,
             Self::Signal(number) => 128_u8.saturating_add(number),
+            Self::Command(code) => code,
         }
     }
 
@@ -67,10 +70,11 @@ impl Exit {
             Self::Held => "another has the lease (change the number with --held-exit-code)",
             Self::Denied => "not allowed: a wrong secret, or missing rights on a file or port",
             Self::Configuration => "something has to be set up first; the message says what",
-            Self::Lost => "the lease was lost before this",
+            Self::Lost => "the lease was lost; `run` has stopped its command",
             Self::Rejected => "a receiver rejected the token; nothing was changed",
             Self::Unknown => "the answer was lost: it may have happened. Run the same command again",
             Self::Signal(_) => "stopped by signal n",
+            Self::Command(_) => "what the command of `run` ended with; 126 or 127 where it could not be run",
         }
     }
 
@@ -83,6 +87,7 @@ impl Exit {
             text.push_str(&format!("  {:>5}  {}\n", exit.code(), exit.meaning()));
         }
         text.push_str(&format!("  {:>5}  {}\n", "128+n", Self::Signal(0).meaning()));
+        text.push_str(&format!("  {:>5}  {}\n", "other", Self::Command(0).meaning()));
         text.push_str(
             "\nIn a script:\n\n  eval \"$(fencepost acquire nightly --export)\" || case $? in 75) exit 0 ;; *) exit 1 ;; esac\n",
         );

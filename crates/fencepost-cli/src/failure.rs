@@ -80,7 +80,8 @@ impl Failure {
         Ok(())
     }
 
-    fn json(&self) -> Value {
+    /// It as a problem, for programs.
+    pub(crate) fn json(&self) -> Value {
         let mut value = match &self.problem {
             Some(problem) => serde_json::to_value(problem).expect("a problem is JSON"),
             None => json!({

@@ -7,7 +7,7 @@ use crate::{Cli, exit::Exit, failure::Failure};
 /// Every command, where somebody would look for it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Try it", &["demo"]),
-    ("Use it", &["acquire", "renew", "release"]),
+    ("Use it", &["run", "acquire", "renew", "release"]),
     ("See it", &["ls", "show"]),
     ("Guard it", &["guard", "unguard", "audit", "status", "advance", "collect"]),
     ("Serve it", &["serve"]),

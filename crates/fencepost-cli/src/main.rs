@@ -13,6 +13,7 @@ mod help;
 mod names;
 mod output;
 mod resource;
+mod run;
 mod session_file;
 mod shell;
 
@@ -53,6 +54,11 @@ enum Command {
     Demo(demo::DemoArgs),
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
+    Run(Box<run::RunArgs>),
+    #[command(hide = true)]
+    RunWarden(run::WardenArgs),
+    #[command(hide = true)]
+    RunBecome(run::BecomeArgs),
     Acquire(commands::acquire::AcquireArgs),
     Renew(commands::renew::RenewArgs),
     Release(commands::release::ReleaseArgs),
@@ -76,9 +82,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
-    let typed = |option: &str| arguments.iter().any(|argument| argument == option);
+    // What stands after `--` is another program's.
+    let typed = |option: &str| arguments.iter().take_while(|argument| *argument != "--").any(|typed| typed == option);
     let (json, export) = (typed("--json"), typed("--export"));
-    let code = panic::catch_unwind(AssertUnwindSafe(|| run(&arguments, json))).unwrap_or_else(|_| {
+    let code = panic::catch_unwind(AssertUnwindSafe(|| run_command_line(&arguments, json))).unwrap_or_else(|_| {
         let failure = Failure::new(Exit::Bug, "this is a bug of fencepost, please report it with the lines above");
         failure.tell(json);
         failure.code()
@@ -94,7 +101,7 @@ fn asks_for_help(arguments: &[OsString]) -> bool {
     arguments.iter().any(|argument| argument == "--help" || argument == "-h")
 }
 
-fn run(arguments: &[OsString], json: bool) -> u8 {
+fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     let matches = match help::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => return not_parsed(&error, json),
@@ -135,6 +142,9 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
     match command {
         Command::Demo(args) => demo::run(args, output.json),
         Command::DemoWorker(args) => demo::run_worker(&args),
+        Command::Run(args) => awaited(run::run(*args, output)),
+        Command::RunWarden(args) => awaited(run::run_warden(args)),
+        Command::RunBecome(args) => Err(run::become_command(&args)),
         Command::Acquire(args) => awaited(commands::acquire::run(args, output)),
         Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output)),
         Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output)),

@@ -37,6 +37,12 @@ pub(crate) fn lease(typed: &OsStr) -> Result<LeaseId, Invalid> {
 
 /// Who is holding: the user, the machine and the process that typed the command, unless it is said.
 pub(crate) fn holder(typed: Option<&OsStr>) -> Result<Holder, Invalid> {
+    // The command itself is gone when the lease is used; what called it is what holds.
+    holder_is(typed, std::os::unix::process::parent_id())
+}
+
+/// Who is holding: the user, the machine and this process, unless it is said.
+pub(crate) fn holder_is(typed: Option<&OsStr>, process: u32) -> Result<Holder, Invalid> {
     if let Some(typed) = typed {
         return Holder::new(text("holder", typed)?);
     }
@@ -44,8 +50,7 @@ pub(crate) fn holder(typed: Option<&OsStr>) -> Result<Holder, Invalid> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     let host = if host.is_empty() { "localhost" } else { host };
-    // The command itself is gone when the lease is used; what called it is what holds.
-    Holder::new(&format!("{user}@{host}:{}", std::os::unix::process::parent_id()))
+    Holder::new(&format!("{user}@{host}:{process}"))
 }
 
 /// `name=value` pairs.

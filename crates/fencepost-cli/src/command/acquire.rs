@@ -322,7 +322,11 @@ async fn not_granted(
             .then("give up whatever it got: fencepost release");
     }
     let told = match &error {
-        CallError::Refused(refusal) => held(&ask.domain, refusal, &args.url.option(), args.held_exit_code),
+        CallError::Refused(refusal) => {
+            let (word, option) = (shell::word(ask.domain.as_str()), args.url.option());
+            let again = |wait: &str| format!("fencepost acquire {word} --wait {wait}{option}");
+            held(&ask.domain, refusal, &option, args.held_exit_code, again)
+        }
         CallError::Invalid(_)
         | CallError::Unavailable { .. }
         | CallError::Unreachable { .. }

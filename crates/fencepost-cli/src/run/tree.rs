@@ -19,11 +19,11 @@ struct Seen {
     is_alive: bool,
 }
 
-/// The living descendants of a process, without itself.
+/// The living descendants of a process, without itself, and without `except` and what is below them.
 ///
 /// # Errors
 /// When the system does not show its processes.
-pub(crate) fn members(root: Pid) -> io::Result<Vec<Member>> {
+pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
     let mut children: HashMap<i32, Vec<(i32, Seen)>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -34,22 +34,27 @@ pub(crate) fn members(root: Pid) -> io::Result<Vec<Member>> {
     let mut found = Vec::new();
     let mut to_visit = vec![root.as_raw_nonzero().get()];
     while let Some(parent) = to_visit.pop() {
-        for (pid, seen) in children.remove(&parent).unwrap_or_default() {
-            to_visit.push(pid);
-            if let (true, Some(pid)) = (seen.is_alive, Pid::from_raw(pid)) {
-                found.push(Member { pid, started: seen.started });
+        for (number, seen) in children.remove(&parent).unwrap_or_default() {
+            let Some(pid) = Pid::from_raw(number) else { continue };
+            let member = Member { pid, started: seen.started };
+            if except.contains(&member) {
+                continue;
+            }
+            to_visit.push(number);
+            if seen.is_alive {
+                found.push(member);
             }
         }
     }
     Ok(found)
 }
 
-/// Sends a signal to every descendant but those of `except`, and says how many there were.
+/// Sends these signals to every descendant but `except` and what is below them, and says how many there were.
 ///
 /// # Errors
 /// As [`members`].
 pub(crate) fn signal_all(root: Pid, except: &[Member], signals: &[Signal]) -> io::Result<usize> {
-    let members: Vec<Member> = members(root)?.into_iter().filter(|member| !except.contains(member)).collect();
+    let members = members(root, except)?;
     for member in &members {
         for signal in signals {
             send(*member, *signal);
@@ -117,12 +122,12 @@ mod tests {
     fn a_child_in_a_session_of_its_own_is_a_member_until_it_is_killed() {
         let mut child = Command::new("setsid").args(["-w", "sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
         let is_child = |member: &Member| u32::try_from(member.pid.as_raw_nonzero().get()) == Ok(child.id());
-        let member = members(getpid()).unwrap().into_iter().find(is_child).unwrap();
+        let member = members(getpid(), &[]).unwrap().into_iter().find(is_child).unwrap();
         let other = Member { started: member.started + 1, ..member };
         send(other, Signal::KILL);
-        assert!(members(getpid()).unwrap().contains(&member), "an earlier process of that number was meant");
+        assert!(members(getpid(), &[]).unwrap().contains(&member), "an earlier process of that number was meant");
         let started = Instant::now();
-        while members(member.pid).unwrap().is_empty() && started.elapsed() < Duration::from_secs(10) {}
+        while members(member.pid, &[]).unwrap().is_empty() && started.elapsed() < Duration::from_secs(10) {}
         signal_all(member.pid, &[], &[Signal::KILL]).unwrap();
         assert!(!child.wait().unwrap().success(), "setsid mirrors the child that was killed");
     }

@@ -1,0 +1,235 @@
+//! What was asked for, checked before anything is sent or started.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::{Args, ValueEnum};
+use fencepost_core::{
+    Contract, Domain, Holder, Invalid, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait, lease::Terms, limits,
+};
+
+use super::{plan::Limits, resource::Resource};
+use crate::{coordinator::UrlArgs, duration::Typed, exit::Exit, failure::Failure, names};
+
+/// What to do when another has the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IfHeld {
+    /// Do not run the command, and exit with 0
+    Skip,
+    /// Wait until it is free, or as long as --wait says; then exit with 75
+    Wait,
+    /// Do not run the command, and exit with 75
+    Fail,
+}
+
+/// Run a command while holding a lease
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+  fencepost run nightly -- ./nightly.sh
+  fencepost run shop --advance sqlite:shop.db --wait 1m -- ./import
+  fencepost run report --if-held skip --min-hold 50m -- ./report        # from cron, on many machines
+
+The command gets FENCEPOST_DOMAIN, FENCEPOST_TOKEN, FENCEPOST_GRANT (the grant as JSON), FENCEPOST_GRANTS (an array \
+of all), FENCEPOST_URL and FENCEPOST_DEADLINE; never the session's secret. It is started only on a clear grant. Without \
+--advance an older token still works until the new owner's first write (FencedOnFirstWrite); with it it is refused there \
+before the command starts (FencedOnAcquire).
+
+When the lease is lost, or may be, every process of the command gets TERM and after --stop-after KILL, in time for none \
+of them to run past the end of the lease; then `run` exits 80. It gives the lease back when no process of the command \
+lives any more: what the command leaves in the background gets TERM, and KILL after --stop-after. TERM, INT, HUP and \
+QUIT are passed on to the command. Otherwise `run` exits with what the command exits with, 128+n where signal n killed \
+it, and 126 or 127 where it could not be started; see `fencepost help exit-codes`.")]
+pub(crate) struct RunArgs {
+    /// The domains, e.g. invoices/2026-11
+    #[arg(required = true, value_name = "DOMAIN")]
+    domains: Vec<OsString>,
+    /// Raise the fence of this resource before the command starts; may be repeated
+    #[arg(long, value_name = "RESOURCE")]
+    advance: Vec<OsString>,
+    /// What to do when another has the domain [default: fail, or wait where --wait is given]
+    #[arg(long, value_name = "WHAT")]
+    if_held: Option<IfHeld>,
+    /// Stand in the queue for at most this long, up to 10m, then do what --if-held says
+    #[arg(long, value_name = "DURATION")]
+    wait: Option<String>,
+    /// How long the lease lives without a heartbeat: 1s to 24h
+    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    ttl: String,
+    /// How long the command has to end after TERM [default: a quarter of the TTL, 5s at most]
+    #[arg(long, value_name = "DURATION")]
+    stop_after: Option<String>,
+    /// End the lease, and the command, this long after the grant
+    #[arg(long, value_name = "DURATION")]
+    max_hold: Option<String>,
+    /// Grant the domain to nobody else before this long after the grant, even when the command has ended
+    #[arg(long, value_name = "DURATION")]
+    min_hold: Option<String>,
+    /// After an unclean end, grant the domain to nobody for this long
+    #[arg(long, value_name = "DURATION")]
+    lock_delay: Option<String>,
+    /// What the lease is for: safety (a token), admission (who may start) or advisory (an optimisation)
+    #[arg(long, default_value = "safety")]
+    contract: String,
+    /// What to call the holder, for people [default: USER@HOST:PID]
+    #[arg(long, value_name = "TEXT")]
+    holder: Option<OsString>,
+    /// Exit with this instead of 75 when another has the domain
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    held_exit_code: Option<u8>,
+    /// Write one line of JSON about what happened to this descriptor
+    #[arg(long, value_name = "N")]
+    pub(crate) status_fd: Option<u32>,
+    #[command(flatten)]
+    url: UrlArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// How long to wait for a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    For(Duration),
+    /// As long as it takes.
+    Endless,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    /// In byte order, each once.
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) is_skipped_when_held: bool,
+    pub(crate) patience: Patience,
+    pub(crate) ttl: Ttl,
+    pub(crate) limits: Limits,
+    pub(crate) terms: Terms,
+    pub(crate) contract: Contract,
+    pub(crate) holder: Holder,
+    pub(crate) held_exit_code: Option<u8>,
+    pub(crate) url: UrlArgs,
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Ask {
+    /// # Errors
+    /// Names the argument with its rule.
+    pub(crate) fn parse(args: RunArgs) -> Result<Self, Failure> {
+        let ttl = Ttl::typed(&args.ttl)?;
+        let terms = Terms {
+            max_hold: args.max_hold.as_deref().map(MaxHold::typed).transpose()?,
+            min_hold: args.min_hold.as_deref().map(MinHold::typed).transpose()?,
+            lock_delay: args.lock_delay.as_deref().map(LockDelay::typed).transpose()?,
+            ..Terms::default()
+        };
+        let contract: Contract = args.contract.parse()?;
+        if contract != Contract::Safety && !args.advance.is_empty() {
+            let what = format!("--advance needs a token, and contract {contract} has none");
+            return Err(Failure::new(Exit::Usage, what).then("leave out --contract, or --advance"));
+        }
+        let wait = args.wait.as_deref().map(Wait::typed).transpose()?.map(Wait::get);
+        let if_held = args.if_held.unwrap_or(if wait.is_some() { IfHeld::Wait } else { IfHeld::Fail });
+        let resources = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            domains: domains(&args.domains)?,
+            resources,
+            is_skipped_when_held: if_held == IfHeld::Skip,
+            patience: match (wait, if_held) {
+                (Some(wait), _) => Patience::For(wait),
+                (None, IfHeld::Wait) => Patience::Endless,
+                (None, IfHeld::Skip | IfHeld::Fail) => Patience::For(Duration::ZERO),
+            },
+            limits: stopping(args.stop_after.as_deref(), ttl, terms.max_hold)?,
+            ttl,
+            terms,
+            contract,
+            holder: names::holder_is(args.holder.as_deref(), std::process::id())?,
+            held_exit_code: args.held_exit_code,
+            url: args.url,
+            command: args.command,
+        })
+    }
+
+    /// What is left of a typed line when somebody wants to wait.
+    pub(crate) fn again(&self, wait: &str) -> String {
+        let domains: Vec<String> = self.domains.iter().map(|domain| crate::shell::word(domain.as_str())).collect();
+        format!("fencepost run {} --wait {wait}{} -- …", domains.join(" "), self.url.option())
+    }
+}
+
+fn domains(typed: &[OsString]) -> Result<Vec<Domain>, Failure> {
+    let mut domains = typed.iter().map(|typed| names::domain(typed)).collect::<Result<Vec<_>, _>>()?;
+    // Whoever takes several in one order never waits for somebody who waits for them.
+    domains.sort_by(|a, b| a.as_str().as_bytes().cmp(b.as_str().as_bytes()));
+    match domains.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Failure::new(Exit::Usage, format!("domain {:?} is named twice", pair[0].as_str()))
+            .then("name every domain once")),
+        None => Ok(domains),
+    }
+}
+
+/// The grace between TERM and KILL. It has to leave time for heartbeats: half of what a renewal gives at most.
+fn stopping(typed: Option<&str>, ttl: Ttl, max_hold: Option<MaxHold>) -> Result<Limits, Invalid> {
+    let shortest_ms = max_hold.map_or(u64::MAX, MaxHold::as_millis).min(ttl.as_millis());
+    let stop_after_ms = match typed {
+        None => (shortest_ms / 4).min(5_000),
+        Some(typed) => {
+            let StopAfter(ms) = StopAfter::typed(typed)?;
+            let most = shortest_ms / 2;
+            if ms > most {
+                let rule = Rule::Range { least: 0, most, found: Some(ms), unit: "ms" };
+                return Err(Invalid::new(StopAfter::FIELD, rule));
+            }
+            ms
+        }
+    };
+    Ok(Limits::new(stop_after_ms, shortest_ms))
+}
+
+struct StopAfter(u64);
+
+impl Typed for StopAfter {
+    const FIELD: &'static str = "stop_after_ms";
+
+    fn from_ms(ms: u64) -> Result<Self, Invalid> {
+        Ok(Self(ms))
+    }
+}
+
+/// The longest wait of one call that fits into what is left.
+pub(crate) fn one_wait(left: Duration) -> Wait {
+    let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).min(limits::WAIT_MOST_MS);
+    Wait::from_millis(ms).expect("it is within the limit")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ttl(ms: u64) -> Ttl {
+        Ttl::from_millis(ms).unwrap()
+    }
+
+    #[test]
+    fn the_grace_is_a_quarter_of_the_shortest_time_and_five_seconds_at_most() {
+        assert_eq!(stopping(None, ttl(15_000), None).unwrap().stop_after_ms, 3_750);
+        assert_eq!(stopping(None, ttl(60_000), None).unwrap().stop_after_ms, 5_000);
+        assert_eq!(stopping(Some("0s"), ttl(1_000), None).unwrap().stop_after_ms, 0);
+    }
+
+    #[test]
+    fn a_grace_that_leaves_no_time_for_heartbeats_is_refused() {
+        assert_eq!(stopping(Some("7500ms"), ttl(15_000), None).unwrap().stop_after_ms, 7_500);
+        let refused = stopping(Some("8s"), ttl(15_000), None).unwrap_err().to_string();
+        assert_eq!(refused, "stop_after_ms: must be 0 to 7500 ms, found 8000");
+        assert!(stopping(Some("8"), ttl(15_000), None).is_err());
+    }
+
+    #[test]
+    fn domains_are_taken_in_byte_order_and_each_once() {
+        let typed = |names: &[&str]| domains(&names.iter().map(OsString::from).collect::<Vec<_>>());
+        let sorted = typed(&["b", "Z", "a"]).unwrap();
+        assert_eq!(sorted.iter().map(Domain::as_str).collect::<Vec<_>>(), ["Z", "a", "b"]);
+        assert!(typed(&["a", "b", "a"]).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! A control group around the command, where this process may make one: there the kernel kills all members in one
+//! step, however fast they multiply. Where it may not, members are found and killed one by one.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+};
+
+/// A group that is removed with its value; the kernel refuses that while anybody is in it.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+}
+
+impl Cgroup {
+    /// One below the group of this process, or nothing where that is not allowed or of no use.
+    pub(crate) fn create() -> Option<Self> {
+        let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
+        let group = Self { folder: own.join(format!("fencepost-run-{}", process::id())) };
+        fs::create_dir(&group.folder).ok()?;
+        // Older kernels have groups and no way to kill one.
+        group.folder.join("cgroup.kill").exists().then_some(group)
+    }
+
+    /// Where it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Moves this process into a group.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn join(folder: &OsStr) -> io::Result<()> {
+        fs::write(Path::new(folder).join("cgroup.procs"), "0")
+    }
+
+    /// Kills every member. Whether it worked shows in who is left.
+    pub(crate) fn kill(&self) {
+        let _ = fs::write(self.folder.join("cgroup.kill"), "1");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The folder of this process's group in the unified hierarchy.
+fn own_folder(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4)).flatten()
+    })?;
+    Some(Path::new(mount).join(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_found_below_the_mount_of_the_unified_hierarchy() {
+        let mounts = "25 18 0:22 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      26 18 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+        let found = own_folder(mounts, "3:cpu:/x\n0::/user.slice/a b.scope\n");
+        assert_eq!(found, Some(PathBuf::from("/sys/fs/cgroup/user.slice/a b.scope")));
+        assert_eq!(own_folder(mounts, "0::/\n"), Some(PathBuf::from("/sys/fs/cgroup/")));
+        assert_eq!(own_folder(mounts, "3:cpu:/x\n"), None);
+        assert_eq!(own_folder("", "0::/x\n"), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The line that says what `run` came to, for programs: on a descriptor of their own, or beside other JSON.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+};
+
+use serde_json::{Value, json};
+
+use super::{held::Held, link::End};
+use crate::{exit::Exit, failure::Failure};
+
+/// What is known so far. It is told once, at the end.
+#[derive(Debug)]
+pub(crate) struct Status {
+    descriptor: Option<File>,
+    on_stderr: bool,
+    line: Value,
+}
+
+impl Status {
+    /// # Errors
+    /// When there is no such descriptor.
+    pub(crate) fn new(descriptor: Option<u32>, on_stderr: bool) -> Result<Self, Failure> {
+        let descriptor = descriptor.map(open).transpose()?;
+        Ok(Self { descriptor, on_stderr, line: json!({"outcome": "not_started"}) })
+    }
+
+    /// The leases that the command runs under.
+    pub(crate) fn holds(&mut self, leases: &[Held]) {
+        let rows: Vec<Value> = leases.iter().map(row).collect();
+        self.line["leases"] = rows.into();
+        if let Some(guarantee) = guarantee(leases) {
+            self.line["guarantee"] = guarantee.into();
+        }
+    }
+
+    /// The command runs, as this process.
+    pub(crate) fn started(&mut self, pid: u32) {
+        self.line["pid"] = pid.into();
+    }
+
+    /// The command itself has ended.
+    pub(crate) fn ended(&mut self, end: End) {
+        match end {
+            End::Exited(code) => {
+                self.line["outcome"] = "exited".into();
+                self.line["command_exit_code"] = code.into();
+            }
+            End::Killed(signal) => {
+                self.line["outcome"] = "killed".into();
+                self.line["command_signal"] = signal.into();
+            }
+        }
+    }
+
+    /// The command was stopped because of the lease.
+    pub(crate) fn stopped(&mut self) {
+        self.line["outcome"] = "lease_lost".into();
+    }
+
+    /// Another has the domain, and that is no failure.
+    pub(crate) fn skipped(&mut self, domain: &str) {
+        self.line["outcome"] = "skipped".into();
+        self.line["held_domain"] = domain.into();
+    }
+
+    /// Whether the coordinator has confirmed that the leases were given back.
+    pub(crate) fn released(&mut self, confirmed: bool) {
+        self.line["released"] = confirmed.into();
+    }
+
+    /// Tells it.
+    pub(crate) fn tell(mut self, result: &Result<Exit, Failure>) {
+        match result {
+            Ok(exit) => self.line["exit_code"] = exit.code().into(),
+            Err(failure) => {
+                self.line["exit_code"] = failure.code().into();
+                self.line["problem"] = failure.json();
+            }
+        }
+        let line = format!("{}\n", self.line);
+        // Whoever does not listen any more still gets the exit code.
+        if let Some(mut descriptor) = self.descriptor {
+            let _ = descriptor.write_all(line.as_bytes());
+        } else if self.on_stderr && result.is_ok() {
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
+/// When older tokens stop working, under contract `safety`.
+pub(crate) fn guarantee(leases: &[Held]) -> Option<&'static str> {
+    let is_advanced = leases.iter().all(|lease| !lease.advanced().is_empty());
+    let has_tokens = leases.iter().all(|lease| lease.grant().is_some());
+    has_tokens.then_some(if is_advanced { "FencedOnAcquire" } else { "FencedOnFirstWrite" })
+}
+
+fn row(lease: &Held) -> Value {
+    let mut row = json!({"domain": lease.domain(), "lease": lease.id()});
+    if let Some(grant) = lease.grant() {
+        row["token"] = json!(grant.token);
+        row["advanced"] = json!(lease.advanced());
+    }
+    if let Some(correlation) = lease.correlation() {
+        row["correlation"] = json!(correlation.as_str());
+    }
+    row
+}
+
+/// A descriptor that whoever started this process has left open for it.
+fn open(number: u32) -> Result<File, Failure> {
+    // Opened by its name, because a bare number may not be taken over; appending, because a file may have content.
+    let opened = File::options().append(true).open(format!("/proc/self/fd/{number}"));
+    opened.map_err(|error| {
+        Failure::new(Exit::Usage, format!("status-fd: descriptor {number} cannot be written to: {error}"))
+            .then(format!("--status-fd {number} {number}>FILE"))
+    })
+}
