@@ -30,6 +30,8 @@ pub enum Answer {
     Page(Page),
     /// To `Query::Snapshot`.
     Snapshot(LiveSnapshot),
+    /// To `Query::Queue`.
+    Queue(QueueView),
     /// To `Query::Counts`.
     Counts(Counts),
 }
@@ -213,6 +215,34 @@ pub struct LeaseView {
     pub queue: u32,
     /// What its holder wants to be shown.
     pub metadata: Metadata,
+}
+
+/// Who waits for a domain, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    /// The domain.
+    pub domain: Domain,
+    /// Why nobody may have it yet, and for how many milliseconds more, where it is free and reserved.
+    pub reserved: Option<(ReservedKind, u64)>,
+    /// The first in line, in their order.
+    pub waiters: Vec<WaiterView>,
+    /// How many wait, those that are not among the rows included.
+    pub waiting: u32,
+}
+
+/// A place in a queue, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaiterView {
+    /// What the waiting process calls itself.
+    pub holder: Holder,
+    /// Its session, where it has one already.
+    pub session: Option<SessionId>,
+    /// Milliseconds since it came.
+    pub waited_ms: u64,
+    /// Milliseconds until it gives up; without a connection, until its place is given away.
+    pub remaining_ms: u64,
+    /// Whether somebody is there to take the grant. A place without a connection is passed over.
+    pub connected: bool,
 }
 
 /// One consistent read of what is granted, which excludes grants in flight.

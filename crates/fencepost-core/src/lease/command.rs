@@ -177,6 +177,13 @@ pub enum Query {
         /// Only domains that start with this.
         prefix: String,
     },
+    /// Who waits for a domain, the first in line first.
+    Queue {
+        /// The domain.
+        domain: Domain,
+        /// At most this many rows.
+        limit: usize,
+    },
     /// Counts, for metrics.
     Counts,
 }

@@ -63,6 +63,10 @@ impl Leases {
         self.state.apply(record);
     }
 
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Starts: its record is to be durable before any command is taken.
     pub fn start(&mut self, start: Start) -> Output {
         let Start { number, boot, at, least } = start;

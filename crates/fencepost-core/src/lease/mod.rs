@@ -53,11 +53,12 @@ mod record;
 mod release;
 mod session;
 mod state;
+mod telling;
 
 pub use answer::{
     AcquireRefusal, Acquired, Answer, BreakRefusal, Broken, ConfirmedLease, Counts, EndedLease, Heartbeat,
-    HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, ReleaseRefusal, Released, Reserved,
-    ReservedKind, SessionEnd, SessionRefusal, SessionView,
+    HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, QueueView, ReleaseRefusal, Released, Reserved,
+    ReservedKind, SessionEnd, SessionRefusal, SessionView, WaiterView,
 };
 pub use command::{Acquire, Caller, Claim, Command, Credential, Filter, Fresh, Query, Terms, Ticket, Version};
 pub use machine::{Leases, Start};

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 use crate::{Contract, Domain, Holder, LeaseId, Reason, Token};
 
 use super::{Answer, LeaseEnd, Record, Ticket};
@@ -52,7 +54,7 @@ impl Output {
 }
 
 /// Something that happened to a domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The domain.
     pub domain: Domain,
@@ -69,7 +71,7 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// A grant, after `waited_ms` in the queue.
     Granted {

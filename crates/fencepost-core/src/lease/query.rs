@@ -1,8 +1,12 @@
 use std::ops::Bound;
 
-use crate::{Contract, Domain, Token, fence::LiveLease};
+use crate::{Contract, Domain, Holder, Token, fence::LiveLease};
 
-use super::{Answer, Counts, Filter, LeaseView, LiveSnapshot, Page, Query, machine::Step, state::Place};
+use super::{
+    Answer, Caller, Counts, Filter, LeaseView, LiveSnapshot, Page, Query, QueueView, WaiterView,
+    machine::Step,
+    state::{Place, Waiter},
+};
 
 impl Step<'_> {
     pub(super) fn query(&self, query: Query) -> Answer {
@@ -13,6 +17,7 @@ impl Step<'_> {
             }
             Query::List { filter, after, limit } => Answer::Page(self.list(filter, after, limit)),
             Query::Snapshot { prefix } => Answer::Snapshot(self.live(&prefix)),
+            Query::Queue { domain, limit } => Answer::Queue(self.queue(domain, limit)),
             Query::Counts => Answer::Counts(Counts {
                 sessions: self.state.sessions.len(),
                 leases: self.state.leases.len(),
@@ -65,6 +70,35 @@ impl Step<'_> {
             holds: u32::try_from(lease.holds.len()).unwrap_or(u32::MAX),
             queue: u32::try_from(place.queue.len()).unwrap_or(u32::MAX),
             metadata: lease.metadata.clone(),
+        })
+    }
+
+    fn queue(&self, domain: Domain, limit: usize) -> QueueView {
+        let place = self.state.places.get(&domain);
+        let reserved = place.filter(|place| place.lease.is_none()).and_then(|place| place.reserved);
+        let left = |until: crate::Moment| until.as_millis().saturating_sub(self.now.as_millis());
+        let queue = place.map(|place| &place.queue);
+        QueueView {
+            reserved: reserved.map(|reservation| (reservation.kind, left(reservation.until))),
+            waiters: queue.into_iter().flatten().take(limit).filter_map(|waiter| self.waiter(waiter)).collect(),
+            waiting: queue.map_or(0, |queue| u32::try_from(queue.len()).unwrap_or(u32::MAX)),
+            domain,
+        }
+    }
+
+    fn waiter(&self, waiter: &Waiter) -> Option<WaiterView> {
+        let (holder, session): (&Holder, _) = match &waiter.acquire.caller {
+            Caller::Session(credential) => {
+                (&self.state.sessions.get(&credential.session)?.holder, Some(credential.session))
+            }
+            Caller::Opening { holder, .. } => (holder, None),
+        };
+        Some(WaiterView {
+            holder: holder.clone(),
+            session,
+            waited_ms: u64::try_from(self.now.since(waiter.since).as_millis()).unwrap_or(u64::MAX),
+            remaining_ms: waiter.until.as_millis().saturating_sub(self.now.as_millis()),
+            connected: waiter.ticket.is_some(),
         })
     }
 
