@@ -35,7 +35,7 @@ fn nothing_is_broken_by_the_rules_as_they_are() {
 
 #[test]
 fn every_mutant_is_found_out() {
-    explore(|study| is_a_mutant(study));
+    explore(is_a_mutant);
 }
 
 /// The traces that the guarantees name and a model can state. One that is lost from the list is a hole in the proof.

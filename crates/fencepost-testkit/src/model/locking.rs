@@ -424,6 +424,9 @@ const D0: &[usize] = &[0];
 const BOTH: &[usize] = &[0, 1];
 const BACKWARDS: &[usize] = &[1, 0];
 
+/// Fences at the start, transactions, the rule taken away, what breaks, and the name of it.
+type Mutant = ([Option<u8>; 2], &'static [Job], Mistake, Property, (&'static str, &'static str));
+
 /// The lock protocol, and each of its rules taken away.
 pub(super) fn studies() -> Vec<Study> {
     let holds = |name, fences: [Option<u8>; 2], jobs: &'static [Job], more: &'static [Job]| {
@@ -466,72 +469,72 @@ pub(super) fn studies() -> Vec<Study> {
         ("", "locks: several domains of which one has no fence, and a collector"),
         |_| Locking { fences: [Some(1), None], jobs: vec![Job::Write(BOTH, 2), Job::Collect(2)], mistake: None },
     ));
-    let mutants: [(&[Option<u8>; 2], &'static [Job], Mistake, Property, _); 10] = [
+    let mutants: [Mutant; 10] = [
         (
-            &[Some(9), None],
+            [Some(9), None],
             &[Job::Write(D0, 5), Job::Collect(10)],
             Mistake::OneStatement,
             Property::I3,
             ("Q1", "floor and fence are read in one statement"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 5), Job::Write(D0, 9)],
             Mistake::AnotherLock,
             Property::I3,
             ("Q2", "equal tokens lock beside the row"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 5), Job::Write(D0, 9)],
             Mistake::OldSnapshot,
             Property::I3,
             ("Q3", "the fence is read from a snapshot older than the lock"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 5), Job::Recover(8)],
             Mistake::RecoveryDoesNotWait,
             Property::I11,
             ("Q5", "recovery does not wait for writes in flight"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 5), Job::Write(D0, 9)],
             Mistake::KeyShare,
             Property::I3,
             ("", "a lock that an advance commits past"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 8), Job::Write(D0, 9)],
             Mistake::Upgrade,
             Property::Progress,
             ("", "a shared lock is upgraded"),
         ),
         (
-            &[Some(5), None],
+            [Some(5), None],
             &[Job::Write(D0, 5), Job::Write(D0, 9)],
             Mistake::CheckOutside,
             Property::I3,
             ("", "the check is outside the transaction"),
         ),
         (
-            &[None, None],
+            [None, None],
             &[Job::Write(D0, 5), Job::Write(D0, 9), Job::Collect(6)],
             Mistake::FloorLast,
             Property::Progress,
             ("", "the collector locks the floor row last"),
         ),
         (
-            &[None, None],
+            [None, None],
             &[Job::Write(D0, 5), Job::Write(D0, 8), Job::Write(D0, 9)],
             Mistake::SecondLookUnlocked,
             Property::I3,
             ("", "a fence found on the second look is not locked"),
         ),
         (
-            &[Some(1), Some(1)],
+            [Some(1), Some(1)],
             &[Job::Write(BOTH, 2), Job::Write(BACKWARDS, 3)],
             Mistake::AnyOrder,
             Property::Progress,
@@ -539,7 +542,7 @@ pub(super) fn studies() -> Vec<Study> {
         ),
     ];
     for (fences, jobs, mistake, property, name) in mutants {
-        let mutant = Locking { fences: *fences, jobs: jobs.to_vec(), mistake: Some(mistake) };
+        let mutant = Locking { fences, jobs: jobs.to_vec(), mistake: Some(mistake) };
         studies.push(Study::new(Expected::Found(property), name, move |_| mutant.clone()));
     }
     studies
