@@ -93,7 +93,7 @@ fn rows(store: &mut dyn Store, after: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A commit is one row, and its bytes are what was committed.
     #[test]
