@@ -158,11 +158,12 @@ fn a_waiting_acquire_gets_the_domain_when_it_is_released() {
     let server = Server::start();
     let (a, b) = (server.shell(), server.shell());
     a.run(&["acquire", "d", "--ttl", "60s"]).exits(0);
-    // The shortest TTL, and a wait past it: the session must be kept alive while it waits.
-    let waiting = b.command(&["acquire", "d", "--wait", "30s", "--ttl", "1s", "--json"]).spawn().unwrap();
+    // A short TTL, and a wait past it: the session must be kept alive while it waits.
+    let waiting = b.command(&["acquire", "d", "--wait", "30s", "--ttl", "3s", "--json"]).spawn().unwrap();
     let in_queue = || a.run(&["show", "d", "--json"]).exits(0).json()["items"][0]["queue"] == 1;
     until("the other stands in the queue", in_queue);
-    thread::sleep(Duration::from_millis(1_500));
+    // bounded: a TTL and a bit has to pass
+    thread::sleep(Duration::from_millis(3_500));
     assert!(in_queue(), "it still does after its TTL");
     a.run(&["release"]).exits(0);
     let got = crate::common::Ran::of(waiting.wait_with_output().unwrap()).exits(0).json();
@@ -231,9 +232,10 @@ fn a_renewal_after_the_end_fails_though_nobody_came() {
 fn renewing_keeps_a_lease_past_its_ttl() {
     let server = Server::start();
     let shell = server.shell();
-    let token = shell.run(&["acquire", "d", "--ttl", "1s", "--json"]).exits(0).json()["token"].clone();
+    let token = shell.run(&["acquire", "d", "--ttl", "3s", "--json"]).exits(0).json()["token"].clone();
     for _ in 0..8 {
-        thread::sleep(Duration::from_millis(250));
+        // bounded: eight times half a second is more than the TTL
+        thread::sleep(Duration::from_millis(500));
         assert_eq!(shell.run(&["renew", "--json"]).exits(0).json()["leases"][0]["token"], token);
     }
 }
@@ -244,6 +246,7 @@ fn a_lease_ends_at_its_greatest_hold_whatever_the_renewals() {
     let shell = server.shell();
     shell.run(&["acquire", "d", "--ttl", "1s", "--max-hold", "1500ms"]).exits(0);
     until("a renewal is refused", || {
+        // bounded: by the patience of `until`
         thread::sleep(Duration::from_millis(200));
         shell.run(&["renew"]).code == Some(80)
     });
@@ -273,12 +276,12 @@ fn a_lost_answer_is_asked_for_again_and_no_second_token_is_spent() {
     let act = move |_| if is_losing() { Act::LoseAnswer } else { Act::Pass };
     let liar = Liar::before(&server.url, "/v1/leases", act);
     let (shell, watcher) = (Shell::at(&liar.url), server.shell());
-    let unknown = shell.run(&["acquire", "d", "--ttl", "3s"]).exits(82);
+    let unknown = shell.run(&["acquire", "d", "--ttl", "12s"]).exits(82);
     assert!(unknown.stderr.contains("ask again: run the same command") && unknown.stderr.contains("fencepost release"));
     let granted = watcher.run(&["show", "d", "--json"]).exits(0).json()["items"][0].clone();
     shell.run(&["renew"]).exits(80);
     lost.store(false, std::sync::atomic::Ordering::SeqCst);
-    let got = shell.run(&["acquire", "d", "--ttl", "3s", "--json"]).exits(0).json();
+    let got = shell.run(&["acquire", "d", "--ttl", "12s", "--json"]).exits(0).json();
     assert_eq!((&got["token"], &got["lease"]), (&granted["token"], &granted["lease"]));
     shell.run(&["release"]).exits(0);
 }
@@ -290,7 +293,7 @@ fn an_unanswered_acquire_can_be_given_up() {
     let server = Server::start();
     let liar = Liar::before(&server.url, "/v1/leases", |_| Act::LoseAnswer);
     let (shell, other) = (Shell::at(&liar.url), server.shell());
-    shell.run(&["acquire", "d", "--ttl", "3s"]).exits(82);
+    shell.run(&["acquire", "d", "--ttl", "12s"]).exits(82);
     other.run(&["acquire", "d"]).exits(75);
     shell.run(&["release"]).exits(0);
     other.run(&["acquire", "d"]).exits(0);

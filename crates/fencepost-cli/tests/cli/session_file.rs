@@ -31,7 +31,7 @@ fn without_it_nothing_was_acquired() {
 fn lost_while_the_lease_is_held_it_leaves_the_lease_to_its_end() {
     let server = Server::start();
     let shell = server.shell();
-    shell.run(&["acquire", "d", "--ttl", "1s"]).exits(0);
+    shell.run(&["acquire", "d", "--ttl", "5s"]).exits(0);
     fs::remove_file(shell.session_file()).unwrap();
     shell.run(&["renew"]).exits(78);
     shell.run(&["release"]).exits(78);

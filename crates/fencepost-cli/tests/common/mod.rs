@@ -232,6 +232,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < PATIENCE, "still waiting: {what}");
+        // bounded: by PATIENCE
         thread::sleep(Duration::from_millis(10));
     }
 }
