@@ -19,13 +19,8 @@ const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
 /// File systems whose locks reach other machines late, weakly or not at all.
-const SHARED_FILE_SYSTEMS: [(u64, &str); 5] = [
-    (0x6969, "NFS"),
-    (0x517b, "SMB"),
-    (0xff53_4d42, "CIFS"),
-    (0xfe53_4d42, "SMB 2"),
-    (0x0102_1997, "9P"),
-];
+const SHARED_FILE_SYSTEMS: [(u64, &str); 5] =
+    [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB 2"), (0x0102_1997, "9P")];
 const TMPFS: u64 = 0x0102_1994;
 
 /// How bad a finding is.

@@ -14,7 +14,9 @@ enum Progress<T> {
 }
 
 /// Runs the call on a thread of its own from now on. Dropping the future does not stop it.
-pub(crate) fn on_a_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> + Send {
+pub(crate) fn on_a_thread<T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> + Send {
     let progress = Arc::new(Mutex::new(Progress::Running(None)));
     let reported = Arc::clone(&progress);
     thread::spawn(move || {

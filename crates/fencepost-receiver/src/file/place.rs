@@ -119,9 +119,7 @@ impl Place {
         match fs::metadata(&self.folder) {
             Ok(metadata) if metadata.is_dir() => Ok(metadata),
             Ok(_) => Err(Trouble::NoFolder { folder: self.folder.clone() }),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(Trouble::NoFolder { folder: self.folder.clone() })
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Trouble::NoFolder { folder: self.folder.clone() }),
             Err(error) => Err(Trouble::io("looking at", &self.folder)(error)),
         }
     }

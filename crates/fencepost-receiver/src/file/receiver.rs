@@ -244,12 +244,7 @@ impl FileReceiver {
         Ok(verdict)
     }
 
-    /// An accepted raise comes with the lock still held.
-    fn raise(
-        &self,
-        place: &Place,
-        grant: &Grant,
-    ) -> Result<(Verdict<()>, Option<Box<Held>>), WriteError<Infallible>> {
+    fn raise(&self, place: &Place, grant: &Grant) -> Result<Raised, WriteError<Infallible>> {
         let mut held = match self.enter(place).map_err(unavailable)? {
             Entrance::Open(held) => held,
             Entrance::Closed(why) => return Ok((refuse(grant, None, Rejection::Closed(why)), None)),
@@ -281,6 +276,9 @@ impl FileReceiver {
         Ok(())
     }
 }
+
+/// An accepted raise comes with the lock still held.
+type Raised = (Verdict<()>, Option<Box<Held>>);
 
 impl Receiver for FileReceiver {
     fn name(&self) -> &str {

@@ -98,6 +98,8 @@ pub(crate) struct Sidecar {
     pub(crate) counter: u64,
     /// What the last accepted write has left, or what was there when the file was guarded.
     pub(crate) stored: Option<Stored>,
+    /// The write that `state` speaks of. Once settled it is as good as in `stored` and `operations`.
+    #[serde(rename = "announced")]
     pub(crate) pending: Option<Pending>,
     pub(crate) operations: Vec<Record>,
     checksum: String,
