@@ -42,6 +42,6 @@ pub use clock::{BootClock, Clock};
 pub use error::{AcquireError, CloseError, OpenError, ReleaseError};
 pub use fencepost_core::holder::{LeaseState, Loss};
 #[cfg(feature = "http")]
-pub use http::{HttpCoordinator, HttpError, HttpOptions, UrlError};
+pub use http::{CoordinatorEvent, EventStream, HttpCoordinator, HttpError, HttpOptions, UrlError};
 pub use lease::{Advisory, Lease, Permitted};
 pub use session::Session;

@@ -8,17 +8,13 @@ use crate::{CallError, Coordinator, Refused};
 /// A coordinator that shows who waits and what has happened. For people: hints, never authority.
 pub trait Explain: Coordinator {
     /// Who waits for a domain, at most `limit` rows, and whether the free domain is reserved. Safe to repeat.
-    fn queue(
-        &self,
-        domain: Domain,
-        limit: usize,
-    ) -> impl Future<Output = Result<QueueView, CallError<Refused>>> + Send;
+    fn queue(&self, domain: Domain, limit: usize)
+    -> impl Future<Output = Result<QueueView, CallError<Refused>>> + Send;
 
     /// What has happened, the newest first. Safe to repeat.
     ///
     /// Kept across restarts and crashes up to a number; what is older is forgotten without a trace.
-    fn history(&self, query: HistoryQuery)
-    -> impl Future<Output = Result<HistoryPage, CallError<Refused>>> + Send;
+    fn history(&self, query: HistoryQuery) -> impl Future<Output = Result<HistoryPage, CallError<Refused>>> + Send;
 }
 
 /// Which part of the history.

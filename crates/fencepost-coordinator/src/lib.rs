@@ -9,6 +9,7 @@
 
 mod call;
 mod error;
+mod explain;
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
@@ -17,3 +18,4 @@ pub use call::{
     AcquireRequest, Answered, Coordinator, Granted, Opened, RequestCaller, SessionKey, Watch, WatchedEvent,
 };
 pub use error::{CallError, Refused};
+pub use explain::{Explain, HistoryEntry, HistoryNumber, HistoryPage, HistoryQuery};

@@ -134,6 +134,8 @@ pub(crate) fn router<C: Inspect>(app: &Arc<App<C>>) -> Router {
         .route("/v1/leases/break", post(call!("leases_break", calls::release::break_lease)))
         .route("/v1/leases/check", post(call!("leases_check", calls::list::check)))
         .route("/v1/leases/snapshot", get(call!("leases_snapshot", calls::list::snapshot)))
+        .route("/v1/queue", get(call!("queue", calls::look::queue)))
+        .route("/v1/history", get(call!("history", calls::look::history)))
         .route("/v1/events", get(call!("events", calls::events::events)))
         .route("/healthz", get(call!("healthz", calls::pages::healthz)))
         .route("/readyz", get(call!("readyz", calls::pages::readyz)))

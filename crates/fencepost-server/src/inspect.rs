@@ -1,8 +1,8 @@
-use fencepost_coordinator::Watch;
+use fencepost_coordinator::{Explain, Watch};
 use fencepost_core::lease::Counts;
 
 /// What a server shows of its coordinator beside the calls: whether it can commit, and its gauges.
-pub trait Inspect: Watch {
+pub trait Inspect: Watch + Explain {
     /// Whether it could commit just now.
     ///
     /// # Errors

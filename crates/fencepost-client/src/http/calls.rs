@@ -1,5 +1,5 @@
 use fencepost_coordinator::{
-    AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, Refused, RequestCaller, SessionKey,
+    AcquireRequest, Answered, CallError, Coordinator, Granted, HistoryQuery, Opened, Refused, RequestCaller, SessionKey,
 };
 use fencepost_core::{
     Domain, Holder, LeaseId, Reason, RequestId, Secret, Token, Ttl,
@@ -10,8 +10,8 @@ use fencepost_core::{
 };
 use fencepost_wire::{
     AcquireAnswer, AcquireBody, BreakAnswer, BreakBody, CheckAnswer, CheckBody, HeartbeatAnswer, HeartbeatBody,
-    LeaseList, ListQuery, OpenSessionBody, PrefixQuery, ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer,
-    parse_snapshot,
+    HistoryList, HistoryListQuery, LeaseList, ListQuery, OpenSessionBody, PrefixQuery, QueueList, QueueQuery,
+    ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer, parse_snapshot,
 };
 use http::Method;
 
@@ -103,10 +103,36 @@ impl Coordinator for HttpCoordinator {
     }
 }
 
+impl HttpCoordinator {
+    /// Who waits for a domain, at most `limit` rows (1 to 1000). A hint. Safe to repeat.
+    ///
+    /// # Errors
+    /// When there is no answer, or none that this client understands.
+    pub async fn queue(&self, domain: &Domain, limit: usize) -> Result<QueueList, CallError<Refused>> {
+        let query = QueueQuery { domain: Some(domain.as_str().to_owned()), limit: Some(limit as u64) }.write();
+        let (_, answer) = self.call::<QueueList, _>(Call::get(with_query("/v1/queue", &query), LARGE), &[200]).await?;
+        if answer.domain != *domain {
+            return Err(CallError::Protocol { why: "it describes the queue of another domain".to_owned() });
+        }
+        Ok(answer)
+    }
+
+    /// What has happened, the newest first. A hint. Safe to repeat.
+    ///
+    /// # Errors
+    /// When there is no answer, or none that this client understands.
+    pub async fn history(&self, query: &HistoryQuery) -> Result<HistoryList, CallError<Refused>> {
+        let query = HistoryListQuery::new(query).write();
+        let call = Call::get(with_query("/v1/history", &query), LARGE);
+        let (_, answer) = self.call::<HistoryList, _>(call, &[200]).await?;
+        Ok(answer)
+    }
+}
+
 fn session_path(key: &SessionKey) -> String {
     format!("/v1/sessions/{}", key.session)
 }
 
-fn with_query(path: &str, query: &str) -> String {
+pub(super) fn with_query(path: &str, query: &str) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

@@ -56,7 +56,7 @@ impl Call<'_> {
         }
     }
 
-    fn into_request(self, shared: &Shared) -> Result<Request<Full<Bytes>>, http::Error> {
+    pub(super) fn into_request(self, shared: &Shared) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut request = Request::builder()
             .method(self.method)
             .uri(shared.base.join(&self.path))
@@ -82,9 +82,9 @@ pub(super) struct Reply {
 }
 
 /// No answer arrived whole.
-struct Failure {
-    why: String,
-    may_have_happened: bool,
+pub(super) struct Failure {
+    pub(super) why: String,
+    pub(super) may_have_happened: bool,
 }
 
 impl<R> From<Failure> for CallError<R> {
@@ -114,12 +114,7 @@ impl HttpCoordinator {
                     why: format!("its answer was cut or is too long: {error}"),
                     may_have_happened: true,
                 })?;
-                let content_type = head.headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
-                Ok(Reply {
-                    status: head.status,
-                    content_type: String::from_utf8_lossy(&content_type.unwrap_or_default()).into_owned(),
-                    body: body.to_bytes(),
-                })
+                Ok(Reply::new(&head, body.to_bytes()))
             };
             timeout(limit, exchange).await.unwrap_or_else(|_| {
                 Err(Failure { why: format!("no answer in {} ms", limit.as_millis()), may_have_happened: true })
@@ -147,6 +142,12 @@ impl HttpCoordinator {
 }
 
 impl Reply {
+    pub(super) fn new(head: &http::response::Parts, body: Bytes) -> Self {
+        let content_type = head.headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_vec());
+        let content_type = String::from_utf8_lossy(&content_type.unwrap_or_default()).into_owned();
+        Self { status: head.status, content_type, body }
+    }
+
     /// The status, when it is one of these and the body is of this type; otherwise the error that the answer stands
     /// for.
     pub(super) fn expect<R: Refusal>(&self, statuses: &[u16], content_type: Option<&str>) -> Result<u16, CallError<R>> {
@@ -196,7 +197,7 @@ pub(super) fn not_understood<R>(malformed: Malformed) -> CallError<R> {
 }
 
 /// An error with its sources, which is where the operating system's own words are.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -207,7 +208,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// A call whose caller has left is given up at once, so that the coordinator sees its connection go.
-struct AbortOnDrop<T>(JoinHandle<T>);
+#[derive(Debug)]
+pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
 
 impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, tokio::task::JoinError>;

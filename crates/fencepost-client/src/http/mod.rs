@@ -9,9 +9,11 @@
 //! ids. TLS is not spoken yet; a `https:` address is refused with that reason.
 
 mod calls;
+mod events;
 mod exchange;
 mod url;
 
+pub use events::{CoordinatorEvent, EventStream};
 pub use url::UrlError;
 
 use std::{fmt, io, sync::Arc, thread, time::Duration};

@@ -14,8 +14,8 @@ use fencepost_core::{
     Ttl,
     lease::{
         Acquire, AcquireRefusal, Answer, BreakRefusal, Broken, Caller, Claim, Command, Counts, Credential, Filter,
-        Fresh, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page, Query, ReleaseRefusal, Released, SessionRefusal,
-        SessionView, Ticket,
+        Fresh, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page, Query, QueueView, ReleaseRefusal, Released,
+        SessionRefusal, SessionView, Ticket,
     },
 };
 use tokio::sync::{broadcast, oneshot};
@@ -23,13 +23,14 @@ use tokio::sync::{broadcast, oneshot};
 use super::{
     Clock, Identity, NotReady, Statistics,
     facts::Facts,
+    history::History,
     message::{Call, Decided, Message, Reply, Settled, Unanswered},
     random,
     writer::SHUT_DOWN,
 };
 use crate::{
-    AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, Refused, RequestCaller, SessionKey, Watch,
-    WatchedEvent,
+    AcquireRequest, Answered, CallError, Coordinator, Explain, Granted, HistoryPage, HistoryQuery, Opened, Refused,
+    RequestCaller, SessionKey, Watch, WatchedEvent,
 };
 
 /// A coordinator in this process. Cheap to clone; the last clone to go shuts it down.
@@ -46,6 +47,7 @@ pub(super) struct Shared {
     pub(super) start_number: u64,
     pub(super) withheld_push: Option<Sequence>,
     pub(super) facts: Arc<Facts>,
+    pub(super) history: Arc<History>,
     pub(super) events: broadcast::Sender<Arc<WatchedEvent>>,
     pub(super) next_ticket: AtomicU64,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
@@ -324,5 +326,18 @@ impl Coordinator for Embedded {
 impl Watch for Embedded {
     fn watch(&self) -> broadcast::Receiver<Arc<WatchedEvent>> {
         self.shared.events.subscribe()
+    }
+}
+
+impl Explain for Embedded {
+    async fn queue(&self, domain: Domain, limit: usize) -> Result<QueueView, CallError<Refused>> {
+        match self.call(Command::Query(Query::Queue { domain, limit })).await?.answer {
+            Answer::Queue(queue) => Ok(queue),
+            other => other_answer(&other),
+        }
+    }
+
+    async fn history(&self, query: HistoryQuery) -> Result<HistoryPage, CallError<Refused>> {
+        Ok(self.shared.history.page(&query))
     }
 }

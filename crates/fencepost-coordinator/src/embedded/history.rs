@@ -56,8 +56,8 @@ struct Content {
     sealed: VecDeque<Arc<Vec<Kept>>>,
     open: Vec<Kept>,
     count: u64,
-    /// The last commit that has entries here.
-    last: u64,
+    /// The last entry, by commit and place.
+    last: (u64, u32),
     /// Entries up to this commit are stored.
     stored: u64,
     anchors: BTreeMap<u64, Anchor>,
@@ -85,7 +85,7 @@ impl History {
             return;
         }
         let mut content = self.content();
-        if commit <= content.last {
+        if commit <= content.last.0 {
             return;
         }
         let anchor = content.anchors.get(&start).copied();
@@ -93,7 +93,6 @@ impl History {
             let unix_ms = anchor.and_then(|anchor| anchor.wall(at));
             content.push(Kept { commit, place, unix_ms, event });
         }
-        content.last = commit;
     }
 
     /// Takes a stored part. One that is not understood is left out: it decides nothing, and a start must not fail for
@@ -102,10 +101,10 @@ impl History {
         let Ok(entries) = postcard::from_bytes::<Vec<Kept>>(bytes) else { return };
         let mut content = self.content();
         // A snapshot that was given up leaves parts behind whose entries come again in a later one.
-        let last = content.last;
-        for entry in entries.into_iter().filter(|entry| entry.commit > last) {
-            content.last = entry.commit;
-            content.push(entry);
+        for entry in entries {
+            if (entry.commit, entry.place) > content.last {
+                content.push(entry);
+            }
         }
     }
 
@@ -143,6 +142,7 @@ impl History {
 
 impl Content {
     fn push(&mut self, entry: Kept) {
+        self.last = (entry.commit, entry.place);
         self.open.push(entry);
         self.count += 1;
         if self.open.len() >= CHUNK {
@@ -192,7 +192,8 @@ impl NotStored {
 impl Part {
     /// The encoding of a sequence is its length and then its elements.
     fn of(entries: u64, elements: &[u8]) -> Self {
-        let mut bytes = postcard::to_extend(&entries, Vec::with_capacity(elements.len() + 10)).expect("a number has one");
+        let mut bytes =
+            postcard::to_extend(&entries, Vec::with_capacity(elements.len() + 10)).expect("a number has one");
         bytes.extend_from_slice(elements);
         Self { entries, bytes }
     }

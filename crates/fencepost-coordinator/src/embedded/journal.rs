@@ -1,9 +1,14 @@
 //! Records to rows and back: the one place that knows what the bytes of a [`Store`] mean.
 
+use std::sync::Arc;
+
 use fencepost_core::lease::{Leases, Record, Snapshot};
 use serde::Serialize;
 
-use super::store::{Header, Row, Store, StoreError, Upkeep};
+use super::{
+    history::{Anchor, HISTORY_ENTRIES, History, NotStored, Part},
+    store::{Header, Row, Store, StoreError, Upkeep},
+};
 
 /// Largest part of a snapshot: a commit that waits behind one waits a few milliseconds.
 const PART_BYTES: usize = 1024 * 1024;
@@ -18,6 +23,7 @@ pub(super) struct Journal {
     /// Bytes in log rows that no adopted snapshot covers.
     log_bytes: u64,
     buffer: Vec<u8>,
+    history: Arc<History>,
 }
 
 impl Journal {
@@ -25,7 +31,9 @@ impl Journal {
     pub(super) fn take(mut store: Box<dyn Store>) -> Result<(Self, Leases), StoreError> {
         let start = store.take_start()?;
         let header = store.header()?;
-        let mut journal = Self { store, header, start, last: 0, log_bytes: 0, buffer: Vec::new() };
+        let mut journal =
+            Self { store, header, start, last: 0, log_bytes: 0, buffer: Vec::new(), history: Arc::default() };
+        journal.load_history()?;
         let leases = journal.load()?;
         Ok((journal, leases))
     }
@@ -41,11 +49,13 @@ impl Journal {
         let mut last = snapshot_covers;
         let mut log_bytes = 0;
         let start = self.start;
+        let history = Arc::clone(&self.history);
         self.store.read_log(snapshot_covers, &mut |row| {
             check(&row, "log", last + 1, start)?;
             let records: Vec<Record> = postcard::from_bytes(row.bytes)
                 .map_err(|error| format!("log row {} is no records: {error}", row.id))?;
-            records.iter().for_each(|record| leases.replay(record));
+            let told = records.iter().flat_map(|record| leases.replay_telling(record)).collect::<Vec<_>>();
+            history.note(row.start, row.id, told);
             last = row.id;
             log_bytes += row.bytes.len() as u64;
             Ok(())
@@ -53,6 +63,33 @@ impl Journal {
         self.last = last;
         self.log_bytes = log_bytes;
         Ok(leases)
+    }
+
+    /// Reads what is kept of the time before the log.
+    fn load_history(&mut self) -> Result<(), StoreError> {
+        for [start, at_ms, unix_ms] in self.store.noted_starts()? {
+            self.history.anchor(start, Anchor { at_ms, unix_ms });
+        }
+        let history = Arc::clone(&self.history);
+        self.store.read_history(&mut |row| {
+            if row.checksum == checksum(row.id, row.start, row.bytes) {
+                history.restore(row.bytes);
+            }
+            Ok(())
+        })?;
+        self.history.stored_through(self.header.snapshot_covers);
+        Ok(())
+    }
+
+    /// Notes how the clocks stand at this start, for times in the history.
+    pub(super) fn note_start(&mut self, at_ms: u64, unix_ms: u64) -> Result<(), StoreError> {
+        self.store.note_start(self.start, at_ms, unix_ms)?;
+        self.history.anchor(self.start, Anchor { at_ms, unix_ms });
+        Ok(())
+    }
+
+    pub(super) fn history(&self) -> &Arc<History> {
+        &self.history
     }
 
     fn load_snapshot(&mut self, parts: u64) -> Result<Snapshot, StoreError> {
@@ -89,6 +126,11 @@ impl Journal {
         self.store.probe(self.start)
     }
 
+    /// Writes one part of the history of what the log rows up to `covers` tell.
+    pub(super) fn put_history(&mut self, covers: u64, number: u64, part: &Part) -> Result<(), StoreError> {
+        self.store.put_history_part(covers, part.entries, row(number, self.start, &part.bytes))
+    }
+
     /// Writes one part of the snapshot. Nothing reads it before it is [adopted](Self::adopt).
     pub(super) fn put_part(&mut self, covers: u64, part: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.store.put_snapshot_part(covers, row(part, self.start, bytes))
@@ -98,12 +140,13 @@ impl Journal {
     pub(super) fn adopt(&mut self, encoded: &EncodedSnapshot) -> Result<(), StoreError> {
         self.store.adopt_snapshot(encoded.covers, encoded.parts() as u64, self.start)?;
         self.log_bytes = self.log_bytes.saturating_sub(encoded.covered_bytes);
+        self.history.stored_through(encoded.covers);
         Ok(())
     }
 
     /// Removes some of what the adopted snapshot covers; whether there is more.
     pub(super) fn trim(&mut self) -> Result<bool, StoreError> {
-        self.store.trim(self.start)
+        self.store.trim(self.start, HISTORY_ENTRIES)
     }
 
     pub(super) fn tidy(&mut self) -> Result<(), StoreError> {
@@ -142,13 +185,15 @@ pub(super) struct EncodedSnapshot {
     pub(super) covers: u64,
     /// How many bytes of log that makes superfluous.
     pub(super) covered_bytes: u64,
+    /// What of the history goes with it.
+    pub(super) history: Vec<Part>,
     bytes: Vec<u8>,
 }
 
 impl EncodedSnapshot {
     /// Encodes a snapshot. Takes time in proportion to its size: not for the thread that commits wait for.
-    pub(super) fn new(snapshot: &Snapshot, covers: u64, covered_bytes: u64) -> Self {
-        Self { covers, covered_bytes, bytes: encode(snapshot, Vec::new()) }
+    pub(super) fn new(snapshot: &Snapshot, history: &NotStored, covers: u64, covered_bytes: u64) -> Self {
+        Self { covers, covered_bytes, history: history.encode(), bytes: encode(snapshot, Vec::new()) }
     }
 
     /// How many parts it has: at least one, so that an empty state differs from no snapshot.

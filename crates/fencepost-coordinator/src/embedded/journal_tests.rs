@@ -168,10 +168,10 @@ fn a_snapshot_counts_from_its_adoption_on_and_only_what_it_covers_is_trimmed() {
         }
         for (covers, content) in [(100, b"old"), (250, b"new")] {
             store.put_snapshot_part(covers, Row { id: 0, start, checksum: 0, bytes: content }).unwrap();
-            while store.trim(start).unwrap() {}
+            while store.trim(start, 10).unwrap() {}
             assert!(rows(store.as_mut(), 0).len() > 300 - usize::try_from(covers).unwrap(), "{name}");
             store.adopt_snapshot(covers, 1, start).unwrap();
-            while store.trim(start).unwrap() {}
+            while store.trim(start, 10).unwrap() {}
             assert_eq!(rows(store.as_mut(), 0).first().map(|(id, _)| *id), Some(covers + 1), "{name}");
         }
         let mut parts = Vec::new();

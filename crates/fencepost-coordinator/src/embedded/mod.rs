@@ -41,6 +41,7 @@
 mod clock;
 mod facts;
 mod handle;
+mod history;
 mod journal;
 #[cfg(test)]
 mod journal_tests;

@@ -186,6 +186,7 @@ impl Embedded {
         let (mut journal, mut leases) = Journal::take(store).map_err(|error| unusable(error, name))?;
         let wall = wall_clock(options.wall_clock).unix_millis();
         let push = Push::at(wall, journal.header().created_unix_ms, leases.reserved(), options.push_far);
+        journal.note_start(moment(clock.now()).as_millis(), wall).map_err(|error| unusable(error, name))?;
         begin(&mut journal, &mut leases, boot, clock.as_ref(), push.least).map_err(|error| unusable(error, name))?;
 
         let (to_writer, inbox) = mpsc::channel();
@@ -199,6 +200,7 @@ impl Embedded {
             start_number: journal.start(),
             withheld_push: push.withheld,
             facts: Arc::clone(&facts),
+            history: Arc::clone(journal.history()),
             events: events.clone(),
             next_ticket: Default::default(),
             thread: Default::default(),

@@ -40,7 +40,7 @@ enum Work {
     Rest,
     /// A thread encodes it.
     Encoding,
-    /// Parts before `next` are written.
+    /// Parts before `next` are written, those of the history first.
     Writing { encoded: EncodedSnapshot, next: usize },
     /// It is in force; rows that it covers are being removed.
     Trimming,
@@ -122,8 +122,13 @@ impl Writer {
         match &mut self.upkeep.work {
             Work::Encoding => {}
             Work::Rest => self.begin_snapshot(),
-            Work::Writing { encoded, next } if *next < encoded.parts() => {
-                self.journal.put_part(encoded.covers, *next as u64, encoded.part(*next))?;
+            Work::Writing { encoded, next } if *next < encoded.history.len() => {
+                self.journal.put_history(encoded.covers, *next as u64, &encoded.history[*next])?;
+                *next += 1;
+            }
+            Work::Writing { encoded, next } if *next - encoded.history.len() < encoded.parts() => {
+                let part = *next - encoded.history.len();
+                self.journal.put_part(encoded.covers, part as u64, encoded.part(part))?;
                 *next += 1;
             }
             Work::Writing { encoded, .. } => {
@@ -149,9 +154,10 @@ impl Writer {
         }
         let (covers, covered_bytes) = (self.journal.last(), self.journal.log_bytes());
         let (snapshot, to_writer) = (self.leases.snapshot(), self.upkeep.to_writer.clone());
+        let history = self.journal.history().not_stored();
         let encode = move || {
             // The writer may have stopped meanwhile; then nobody needs it.
-            let _ = to_writer.send(Message::Snapshot(EncodedSnapshot::new(&snapshot, covers, covered_bytes)));
+            let _ = to_writer.send(Message::Snapshot(EncodedSnapshot::new(&snapshot, &history, covers, covered_bytes)));
         };
         match thread::Builder::new().name("fencepost-snapshot".to_owned()).spawn(encode) {
             Ok(_) => self.upkeep.work = Work::Encoding,

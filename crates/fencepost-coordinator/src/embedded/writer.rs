@@ -195,16 +195,18 @@ impl Writer {
     /// Hands out the answers of an output whose records are durable.
     pub(super) fn speak(&mut self, output: Output, decided: Moment) {
         let spoken = output.committed();
+        // Before the answers, so that whoever has one finds in the history what it was about.
+        let watched = if self.events.receiver_count() > 0 { spoken.events.clone() } else { Vec::new() };
+        self.event_number += spoken.events.len() as u64;
+        let told = spoken.events.into_iter().map(|event| (decided, event));
+        self.journal.history().note(self.journal.start(), self.journal.last(), told);
         for (ticket, answer) in spoken.answers {
             if let Some(reply) = self.replies.remove(&ticket) {
                 reply.answer(answer, decided);
             }
         }
-        for event in spoken.events {
-            self.event_number += 1;
-            if self.events.receiver_count() > 0 {
-                let _ = self.events.send(Arc::new(WatchedEvent { number: self.event_number, event }));
-            }
+        for (number, event) in (self.event_number - watched.len() as u64 + 1..).zip(watched) {
+            let _ = self.events.send(Arc::new(WatchedEvent { number, event }));
         }
     }
 

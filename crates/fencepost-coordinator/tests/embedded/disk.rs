@@ -70,7 +70,7 @@ async fn a_store_of_another_layout_is_refused_with_both_versions() {
     let dir = used().await;
     database(dir.path()).pragma_update(None, "user_version", 99).unwrap();
     let refused = Embedded::open(dir.path(), Options::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::Layout { found: 99, known: 1, .. }), "{refused}");
+    assert!(matches!(refused, OpenError::Layout { found: 99, known: 2, .. }), "{refused}");
     database(dir.path()).pragma_update(None, "application_id", 1).unwrap();
     let foreign = Embedded::open(dir.path(), Options::default()).unwrap_err();
     assert!(matches!(foreign, OpenError::Damaged { .. }), "{foreign}");

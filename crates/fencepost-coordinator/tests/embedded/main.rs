@@ -7,5 +7,6 @@ mod calls;
 mod common;
 mod crash;
 mod disk;
+mod history;
 mod outage;
 mod start;

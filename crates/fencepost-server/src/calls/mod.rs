@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod events;
 pub(crate) mod list;
+pub(crate) mod look;
 pub(crate) mod pages;
 pub(crate) mod release;
 pub(crate) mod session;

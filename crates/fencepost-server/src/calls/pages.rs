@@ -29,6 +29,8 @@ POST   /v1/leases/break                  end a lease against its holder's will
 POST   /v1/leases/check                  is this token the current one? (a hint)
 GET    /v1/leases?domain=|prefix=        list live leases
 GET    /v1/leases/snapshot?prefix=       next token and live leases, in one read
+GET    /v1/queue?domain=                 who waits for a domain
+GET    /v1/history?domain=|prefix=|token= what has happened, the newest first
 GET    /v1/events?prefix=                what happens, as server-sent events
 GET    /errors/{code}                    what an error code means
 GET    /healthz /readyz /metrics

@@ -70,12 +70,36 @@ pub(super) trait Store: Send + 'static {
     /// When the parts cannot be read, or `each` finds one damaged.
     fn read_snapshot(&mut self, each: &mut EachRow<'_>) -> Result<(), StoreError>;
 
-    /// Removes some of the rows that the adopted snapshot has made superfluous, little enough not to hold up commits.
-    /// Returns whether there is more to remove.
+    /// Writes one part of the history of what the log rows up to `covers` tell; `part.id` counts from zero.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append); the same part may be written again.
+    fn put_history_part(&mut self, covers: u64, entries: u64, part: Row<'_>) -> Result<(), StoreError>;
+
+    /// Hands every part of the history to `each`, in order.
+    ///
+    /// # Errors
+    /// When the parts cannot be read.
+    fn read_history(&mut self, each: &mut EachRow<'_>) -> Result<(), StoreError>;
+
+    /// Notes how the wall clock stands at a start.
+    ///
+    /// # Errors
+    /// As for [`append`](Self::append); it may be repeated.
+    fn note_start(&mut self, start: u64, at_ms: u64, unix_ms: u64) -> Result<(), StoreError>;
+
+    /// The noted starts: their numbers, moments, and wall clocks.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn noted_starts(&mut self) -> Result<Vec<[u64; 3]>, StoreError>;
+
+    /// Removes some of the rows that the adopted snapshot has made superfluous, and parts of the history that newer
+    /// ones of `history` entries follow, little enough not to hold up commits. Returns whether there is more to remove.
     ///
     /// # Errors
     /// When it cannot be done now; it may be repeated.
-    fn trim(&mut self, start: u64) -> Result<bool, StoreError>;
+    fn trim(&mut self, start: u64, history: u64) -> Result<bool, StoreError>;
 
     /// Tidies up what commits leave behind, when [`upkeep`](Self::upkeep) says so.
     ///

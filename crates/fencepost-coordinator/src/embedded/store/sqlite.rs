@@ -212,12 +212,47 @@ impl Store for SqliteStore {
         self.each_row(layout::READ_SNAPSHOT, [], each)
     }
 
-    fn trim(&mut self, start: u64) -> Result<bool, StoreError> {
+    fn put_history_part(&mut self, covers: u64, entries: u64, part: Row<'_>) -> Result<(), StoreError> {
+        self.change(
+            layout::PUT_HISTORY,
+            part.bytes.len(),
+            params![column(covers), column(part.id), column(entries), column(part.start), part.checksum, part.bytes],
+        )
+    }
+
+    fn read_history(&mut self, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        self.each_row(layout::READ_HISTORY, [], each)
+    }
+
+    fn note_start(&mut self, start: u64, at_ms: u64, unix_ms: u64) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute(layout::FORGET_STARTS, params![column(start)])?;
+        transaction.execute(layout::NOTE_START, params![column(start), column(at_ms), column(unix_ms)])?;
+        Ok(transaction.commit()?)
+    }
+
+    fn noted_starts(&mut self) -> Result<Vec<[u64; 3]>, StoreError> {
+        let mut statement = self.connection.prepare(layout::READ_STARTS)?;
+        let rows = statement.query_map([], |row| Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?]))?;
+        rows.map(|row| {
+            let [start, at_ms, unix_ms] = row?;
+            Ok([number(start)?, number(at_ms)?, number(unix_ms)?])
+        })
+        .collect()
+    }
+
+    fn trim(&mut self, start: u64, history: u64) -> Result<bool, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let rows = transaction.prepare_cached(layout::TRIM_LOG)?.execute(params![column(start), column(TRIM_ROWS)])?;
         let parts =
             transaction.prepare_cached(layout::TRIM_SNAPSHOTS)?.execute(params![column(start), column(TRIM_PARTS)])?;
+        let told = transaction.prepare_cached(layout::TRIM_HISTORY)?.execute(params![
+            column(start),
+            column(history),
+            column(TRIM_PARTS)
+        ])?;
         transaction.commit()?;
+        let parts = parts + told;
         self.wal_pages += (rows + parts) as u64 + 2;
         Ok(rows + parts > 0)
     }

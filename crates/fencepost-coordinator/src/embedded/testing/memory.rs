@@ -43,6 +43,8 @@ struct Content {
     header: Option<Header>,
     log: BTreeMap<u64, Stored>,
     snapshots: BTreeMap<(u64, u64), Stored>,
+    history: BTreeMap<(u64, u64), (u64, Stored)>,
+    started: BTreeMap<u64, [u64; 3]>,
     fault: Option<Fault>,
     stalled: bool,
 }
@@ -255,11 +257,41 @@ impl Store for MemoryStore {
         parts.try_for_each(|((_, part), row)| each(row.row(*part)).map_err(StoreError::Damaged))
     }
 
-    fn trim(&mut self, start: u64) -> Result<bool, StoreError> {
+    fn put_history_part(&mut self, covers: u64, entries: u64, part: Row<'_>) -> Result<(), StoreError> {
+        self.commit(Kind::Other, part.start, |content| {
+            content.history.insert((covers, part.id), (entries, Stored::of(&part)));
+        })
+    }
+
+    fn read_history(&mut self, each: &mut EachRow<'_>) -> Result<(), StoreError> {
+        let content = self.read()?;
+        let covers = header(&content)?.snapshot_covers;
+        let mut parts = content.history.range(..(covers + 1, 0));
+        parts.try_for_each(|((_, part), (_, row))| each(row.row(*part)).map_err(StoreError::Damaged))
+    }
+
+    fn note_start(&mut self, start: u64, at_ms: u64, unix_ms: u64) -> Result<(), StoreError> {
+        self.commit(Kind::Other, start, |content| {
+            content.started.insert(start, [start, at_ms, unix_ms]);
+        })
+    }
+
+    fn noted_starts(&mut self) -> Result<Vec<[u64; 3]>, StoreError> {
+        Ok(self.read()?.started.values().copied().collect())
+    }
+
+    fn trim(&mut self, start: u64, history: u64) -> Result<bool, StoreError> {
         let covers = header(&*self.read()?)?.snapshot_covers;
         self.commit(Kind::Other, start, |content| {
             content.log.retain(|id, _| *id > covers);
             content.snapshots.retain(|(of, _), _| *of >= covers);
+            let mut newer = 0;
+            let parts = std::mem::take(&mut content.history).into_iter().rev();
+            let kept = parts.take_while(|(_, (entries, _))| {
+                newer += entries;
+                newer - entries < history
+            });
+            content.history = kept.collect();
         })?;
         Ok(false)
     }
