@@ -35,6 +35,18 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run the real machines on virtual time from fresh seeds; a failing seed is shrunk and told
+    Simulate {
+        /// For how long, e.g. 90s or 10m
+        #[arg(long = "for", default_value = "60s", value_parser = seconds)]
+        seconds: u64,
+        /// Begin with this seed instead of a fresh one
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Run that one seed and print everything that happens
+        #[arg(long, requires = "seed")]
+        trace: bool,
+    },
     /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
     Tidy,
 }
@@ -44,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Ci => ci::run(root),
         Chore::Bench { arguments } => bench::run(root, &arguments),
+        Chore::Simulate { seconds, seed, trace } => simulate(root, seconds, seed, trace),
         Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
     };
     match outcome {
@@ -53,4 +66,28 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A length of time as people type it: 90s, 10m.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        _ => return Err("must be like 90s or 10m".to_owned()),
+    };
+    number.parse::<u64>().map(|number| number * factor).map_err(|_| "must be like 90s or 10m".to_owned())
+}
+
+fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool) -> anyhow::Result<()> {
+    let mut run = command::cargo(root);
+    run.args(["run", "--release", "--quiet", "--package", "fencepost-testkit", "--example", "simulate", "--"]);
+    run.args(["--seconds", &seconds.to_string()]);
+    if let Some(seed) = seed {
+        run.args(["--seed", &seed.to_string()]);
+    }
+    if trace {
+        run.arg("--trace");
+    }
+    command::run(&mut run)
 }

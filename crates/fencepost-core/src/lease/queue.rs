@@ -167,8 +167,10 @@ impl State {
 /// Why a request does not have a domain: somebody has it, or nobody may have it yet.
 pub(super) fn why_not(state: &State, now: Moment, domain: &Domain, request: RequestId) -> AcquireRefusal {
     let place = state.places.get(domain);
-    let queue = place.map_or(0, |place| u32::try_from(place.queue.len()).unwrap_or(u32::MAX));
     let own = place.and_then(|place| place.queue.iter().find(|waiter| waiter.acquire.request == request));
+    // Who asks is not one of those who wait besides.
+    let waiting = place.map_or(0, |place| place.queue.len()) - usize::from(own.is_some());
+    let queue = u32::try_from(waiting).unwrap_or(u32::MAX);
     let waited_ms = own.map_or(0, |waiter| millis(now, waiter.since));
     let lease = place.and_then(|place| place.lease).and_then(|id| Some((id, state.leases.get(&id)?)));
     if let Some((id, lease)) = lease {

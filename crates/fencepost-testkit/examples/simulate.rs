@@ -1,0 +1,59 @@
+//! Simulates fresh seeds for a while. `cargo xtask simulate` calls it.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use clap::Parser;
+use fencepost_testkit::simulation::{Settings, find, simulate};
+
+/// Runs the real machines on virtual time, network and disk, one seed after the other.
+#[derive(Parser)]
+struct Args {
+    /// For how many seconds.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// The first seed; drawn from the clock where none is given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only that one seed, with its whole trace.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let settings = Settings::default();
+    let drawn = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let first = args.seed.unwrap_or(drawn);
+    if args.trace {
+        let run = simulate(first, &settings);
+        run.trace.iter().for_each(|line| println!("{line}"));
+        println!("{} calls, {} applied, {} stale, {:?}", run.calls, run.applied, run.stale, run.violations);
+        return ExitCode::SUCCESS;
+    }
+    let start = Instant::now();
+    let (mut seeds, mut calls, mut applied, mut stale) = (0_u64, 0, 0, 0);
+    while start.elapsed() < Duration::from_secs(args.seconds) {
+        let seed = first.wrapping_add(seeds);
+        let run = simulate(seed, &settings);
+        if run.is_broken(&settings) {
+            let failure = find([seed], &settings).expect("one seed has one run");
+            eprintln!("A promise was broken.\n{failure}\nAgain: cargo xtask simulate --seed {seed}");
+            return ExitCode::FAILURE;
+        }
+        seeds += 1;
+        (calls, applied, stale) = (calls + run.calls, applied + run.applied, stale + run.stale);
+        if seeds % 50 == 0 {
+            eprint!("\r{seeds} seeds, {calls} calls, {applied} writes applied, {stale} refused as stale");
+        }
+    }
+    let virtual_s = seeds as f64 * settings.length_ms as f64 / 1_000.0;
+    let speed = virtual_s / start.elapsed().as_secs_f64();
+    eprintln!();
+    println!("seeds {first} to {}: nothing broken", first.wrapping_add(seeds.saturating_sub(1)));
+    println!("{calls} calls, {applied} writes applied, {stale} refused as stale");
+    println!("{virtual_s:.0} s of virtual time, {speed:.0} times as fast as real time");
+    ExitCode::SUCCESS
+}
