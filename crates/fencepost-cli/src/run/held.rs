@@ -232,7 +232,10 @@ fn refused(ask: &Ask, domain: &Domain, error: AdvancingError) -> Failure {
             };
             told.unwrap_or_else(|| failed(Call::Read, &ask.url.url, error))
         }
-        AdvancingError::Acquire(AcquireError::Lost(_) | AcquireError::SessionOver(_)) | AdvancingError::Lost(_) => {
+        AdvancingError::Acquire(AcquireError::SessionOver(_)) => {
+            Failure::new(Exit::Unreachable, format!("{}: {what}", domain.as_str())).then(again)
+        }
+        AdvancingError::Acquire(AcquireError::Lost(_)) | AdvancingError::Lost(_) => {
             Failure::new(Exit::Lost, format!("{}: {what}", domain.as_str())).then(again)
         }
         AdvancingError::Incapable { .. } => Failure::new(Exit::Configuration, what).then("leave out that --advance"),

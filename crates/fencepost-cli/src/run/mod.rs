@@ -131,10 +131,10 @@ async fn give_back(session: Session, output: Output) -> bool {
 
 /// On a terminal, every ten seconds.
 async fn tell_what_is_waited_for(ask: &Ask, waits_for: watch::Receiver<Option<Domain>>, output: Output) {
-    let Ok(coordinator) = ask.url.connect() else { return };
     if !io::stderr().is_terminal() || output.json {
         return pending().await;
     }
+    let Ok(coordinator) = ask.url.connect() else { return };
     let mut waited_ms = 0;
     loop {
         sleep(Duration::from_secs(10)).await;

@@ -100,6 +100,8 @@ pub(crate) async fn run(args: WardenArgs) -> Result<Exit, Failure> {
 }
 
 async fn carry(args: WardenArgs) -> io::Result<()> {
+    // It was executed by the name /proc/self/exe, which would say nothing to people who list processes.
+    rustix::thread::set_name(c"fencepost")?;
     let socket = Socket::from(rustix::stdio::stdin().try_clone_to_owned()?);
     let stdin = take_over(&socket)?;
     let mut link = Link::new(socket)?;

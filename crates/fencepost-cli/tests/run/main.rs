@@ -1,0 +1,15 @@
+//! `fencepost run` with real coordinators and real processes.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod processes;
+
+mod doubts;
+mod environment;
+mod several;
+mod signals;
+mod stopping;
+mod terminal;
+mod waiting;

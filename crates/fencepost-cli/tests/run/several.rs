@@ -1,0 +1,66 @@
+//! Several domains in one `run`.
+
+use std::{fs, thread};
+
+use serde_json::Value;
+
+use crate::common::Server;
+
+#[test]
+fn every_domain_has_a_grant_and_none_is_taken_for_the_only_one() {
+    let server = Server::start();
+    let shell = server.shell();
+    let ran = shell.run(&["run", "b", "a", "c", "--", "sh", "-c", "echo \"$FENCEPOST_GRANTS\"; env"]).exits(0);
+    let grants: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+    let domains: Vec<&str> = grants.as_array().unwrap().iter().map(|grant| grant["domain"].as_str().unwrap()).collect();
+    assert_eq!(domains, ["a", "b", "c"]);
+    let tokens: Vec<u64> =
+        grants.as_array().unwrap().iter().map(|grant| grant["token"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(tokens.is_sorted(), "{tokens:?}");
+    for name in ["FENCEPOST_TOKEN=", "FENCEPOST_GRANT=", "FENCEPOST_DOMAIN="] {
+        assert!(!ran.stdout.lines().any(|line| line.starts_with(name)), "{name}");
+    }
+}
+
+/// Mutant: the session is left open after a failed acquire.
+#[test]
+fn one_that_is_held_gives_back_those_that_were_acquired() {
+    let server = Server::start();
+    let (a, b) = (server.shell(), server.shell());
+    a.run(&["acquire", "b"]).exits(0);
+    b.run(&["run", "a", "b", "c", "--", "touch", "ran"]).exits(75);
+    b.run(&["run", "a", "b", "--if-held", "skip", "--", "touch", "ran"]).exits(0);
+    assert!(!b.path("ran").exists());
+    b.run(&["run", "a", "c", "--", "true"]).exits(0);
+}
+
+/// Mutant: domains are acquired in the order they were typed.
+#[test]
+fn two_that_want_the_same_domains_in_other_orders_never_wait_for_each_other() {
+    let server = Server::start();
+    let shell = server.shell();
+    thread::scope(|scope| {
+        for order in [["x", "y"], ["y", "x"]] {
+            let shell = &shell;
+            scope.spawn(move || {
+                for _ in 0..8 {
+                    let arguments = ["run", order[0], order[1], "--wait", "20s", "--", "sh", "-c", "echo >>runs"];
+                    shell.run(&arguments).exits(0);
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(shell.path("runs")).unwrap().lines().count(), 16);
+}
+
+#[test]
+fn every_domain_is_advanced_at_the_database() {
+    let server = Server::start();
+    let shell = server.shell();
+    let resource = shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    shell.run(&["guard", &resource, "t", "--domain", "d"]).exits(0);
+    let ran = shell.run(&["run", "a", "b", "--advance", &resource, "--json", "--", "true"]).exits(0);
+    assert_eq!(ran.problem()["guarantee"], "FencedOnAcquire");
+    let fences = shell.run(&["status", &resource, "--fences", "--json"]).exits(0).json();
+    assert_eq!(fences["fence_items"].as_array().unwrap().len(), 2, "{fences}");
+}
