@@ -73,4 +73,4 @@ pub use guard::{Guarded, guard, unguard};
 pub use maintenance::MaintenanceError;
 pub use receiver::SqliteReceiver;
 pub use recover::{Incarnation, Recovered, incarnation, recover};
-pub use status::{Fence, GuardedTable, Observation, Status, fences, observations, status};
+pub use status::{Fence, GuardedTable, Observation, Status, fence_of, fences, observations, status};

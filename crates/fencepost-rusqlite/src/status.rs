@@ -3,7 +3,7 @@ use fencepost_core::{
     fence::{Closure, Condition},
 };
 use fencepost_sql::sqlite::{DomainExpression, Mode, condition_of, statement};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
     MaintenanceError,
@@ -123,6 +123,17 @@ pub fn fences(connection: &Connection, after: Option<&Domain>, limit: u32) -> Re
         fences.push(Fence { domain: Domain::new(&domain)?, token: Token::from_column(token)? });
     }
     Ok(fences)
+}
+
+/// The fence of one domain; `None` where it has none.
+///
+/// # Errors
+/// When the database cannot be read.
+pub fn fence_of(connection: &Connection, domain: &Domain) -> Result<Option<Token>, MaintenanceError> {
+    receiver_row(connection)?;
+    let sql = "SELECT token FROM main.fencepost_fence WHERE domain = ?1";
+    let token: Option<i64> = connection.query_row(sql, [domain.as_str()], |row| row.get(0)).optional()?;
+    Ok(token.map(Token::from_column).transpose()?)
 }
 
 /// The last changes that guards in observe mode would have refused, newest first. At most 1000 are kept.

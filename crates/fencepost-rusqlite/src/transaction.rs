@@ -238,6 +238,8 @@ pub(crate) fn enter(connection: &Connection, claim: &Claim<'_>, counter: u64) ->
 /// Records the operation in each of its domains.
 pub(crate) fn record(connection: &Connection, claim: &Claim<'_>, result: &RecordedResult) -> rusqlite::Result<()> {
     let Some(operation) = &claim.operation else { return Ok(()) };
+    // One token for all domains, so that a collection removes all records of an operation or none.
+    let kept_by = claim.grants.iter().map(|grant| grant.token).max().map(|token| token.as_i64());
     let mut statement = connection.prepare_cached(statement::RECORD)?;
     for grant in &claim.grants {
         statement.execute(params![
@@ -245,7 +247,7 @@ pub(crate) fn record(connection: &Connection, claim: &Claim<'_>, result: &Record
             operation.id.as_str(),
             operation.fingerprint.as_bytes(),
             operation.born.map(|token| token.as_i64()),
-            grant.token.as_i64(),
+            kept_by,
             result.as_bytes(),
         ])?;
     }

@@ -132,6 +132,26 @@ fn w4_the_set_of_domains_belongs_to_the_operation() {
     assert_eq!((database.count("a"), database.count("b")), (1, 1));
 }
 
+/// Records of one operation go together: a horizon between the tokens of its domains must not leave one behind, which
+/// would look like a record that was removed. Mutant: each record kept by its own domain's token.
+#[test]
+fn a_collection_removes_all_records_of_an_operation_or_none() {
+    let database = Database::with_counters();
+    let mut connection = database.connect();
+    let both = [grant("a", "0.1"), grant("b", "0.2")];
+    let mut pay = || {
+        let mutation = |tx: &rusqlite::Transaction<'_>| {
+            add("a", 1)(tx)?;
+            add("b", 1)(tx)
+        };
+        SqliteReceiver::new().write_all(&mut connection, &both, &operation("pay"), mutation).unwrap().map(|_| ())
+    };
+    assert_eq!(pay(), Verdict::Applied(()));
+    let collected = collect(&mut database.connect(), token("0.1"), &[], Some(token("0.2"))).unwrap();
+    assert_eq!(collected.operations, 0);
+    assert_eq!(pay(), Verdict::Replayed(()));
+}
+
 /// B(6) replays X of A(5); A(5) writes Y. Mutant: a replay that raises nothing lets Y in.
 #[test]
 fn w5_a_replay_under_a_greater_token_shuts_out_the_older_owner() {

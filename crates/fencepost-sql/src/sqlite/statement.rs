@@ -51,7 +51,8 @@ SELECT 0, ?1 WHERE NOT EXISTS (SELECT 1 FROM main.fencepost_entry WHERE slot = 0
 /// Goes on from a greater counter. ?1 the least one to go on from.
 pub const SKIP_COUNTER: &str = "UPDATE main.fencepost_entry SET counter = max(counter + 1, ?1) WHERE slot = 0";
 
-/// Records an operation. ?1 domain, ?2 id, ?3 fingerprint, ?4 born or NULL, ?5 the token it was applied under, ?6 result.
+/// Records an operation. ?1 domain, ?2 id, ?3 fingerprint, ?4 born or NULL, ?5 the greatest token it was
+/// applied under, ?6 result.
 pub const RECORD: &str = "\
 INSERT INTO main.fencepost_operation (domain, id, fingerprint, born, token, result) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
