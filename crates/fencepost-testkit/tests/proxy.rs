@@ -167,6 +167,7 @@ async fn a_client_that_goes_away_is_gone_for_the_server_too() {
 async fn until(count: &AtomicUsize, number: usize) {
     let counting = async {
         while count.load(SeqCst) < number {
+            // bounded: the surrounding timeout ends it
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

@@ -148,6 +148,7 @@ async fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
         for _ in 0..500 {
             server.metrics.rejected(&domain, &Rejection::Missing, None, None);
         }
+        // bounded: forty times one millisecond, so that the fast reader keeps up
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     server.metrics.rejected(&Domain::new("end").unwrap(), &Rejection::Missing, None, None);

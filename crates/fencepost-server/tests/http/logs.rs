@@ -55,6 +55,7 @@ async fn until_lost(lines: &Lines, count: usize) -> Vec<Value> {
             if lost.len() >= count {
                 return lost;
             }
+            // bounded: the surrounding timeout ends it
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     };

@@ -154,6 +154,7 @@ async fn time_spent_on_the_body_is_counted_as_elapsed() {
     client.write(head.as_bytes()).await;
     assert_eq!(client.head().await.unwrap().0, 100, "the server has received the request and waits for its body");
     let held_back = Duration::from_millis(60);
+    // bounded: the time is the point: it must count as elapsed
     tokio::time::sleep(held_back).await;
     client.write(body.as_bytes()).await;
     let granted = client.answer().await.unwrap().json();

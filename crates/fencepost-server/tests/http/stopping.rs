@@ -43,6 +43,7 @@ async fn a_call_that_does_not_end_holds_the_server_up_only_so_long() {
     client.write_call("POST", "/v1/leases", None, opening("d", 1).to_string().as_bytes()).await;
     let stalled = async {
         while !server.store.is_stalled() {
+            // bounded: the surrounding timeout ends it
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };

@@ -12,6 +12,7 @@ use crate::support::{PATIENCE, TestServer, opening};
 async fn until_ready(server: &TestServer) {
     let ready = async {
         while server.get("/readyz").await.status != 200 {
+            // bounded: the surrounding timeout ends it
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

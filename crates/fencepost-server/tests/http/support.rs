@@ -88,6 +88,7 @@ impl TestServer {
     pub(crate) async fn until_waiting(&self, count: usize) {
         let waiting = async {
             while self.coordinator.counts().await.unwrap().waiting != count {
+                // bounded: the surrounding timeout ends it
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
