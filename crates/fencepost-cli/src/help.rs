@@ -8,11 +8,11 @@ use crate::{Cli, exit::Exit, failure::Failure};
 const GROUPS: &[(&str, &[&str])] = &[
     ("Try it", &["demo"]),
     ("Use it", &["run", "acquire", "renew", "release"]),
-    ("See it", &["ls", "show"]),
+    ("See it", &["ls", "show", "history", "watch", "explain"]),
     ("Guard it", &["guard", "unguard", "audit", "status", "advance", "collect"]),
     ("Serve it", &["serve"]),
     ("Fix it", &["break"]),
-    ("Look it up", &["help"]),
+    ("Look it up", &["help", "completions", "man"]),
 ];
 
 /// The command line with its commands grouped.
@@ -23,13 +23,18 @@ pub(crate) fn command() -> Command {
         listing.push_str(&format!("{group}:\n"));
         for name in *names {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
-            listing.push_str(&format!("  {name:<9} {}\n", about.unwrap_or_default()));
+            listing.push_str(&format!("  {name:<11} {}\n", about.unwrap_or_default()));
         }
         listing.push('\n');
     }
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{listing}Options:\n{{options}}{{after-help}}"
     ))
+}
+
+/// The command line as it is parsed.
+pub(crate) fn plain() -> Command {
+    Cli::command()
 }
 
 /// The text of a topic, or of a command.

@@ -16,6 +16,7 @@ mod resource;
 mod run;
 mod session_file;
 mod shell;
+mod verdict;
 
 use std::{
     env,
@@ -64,6 +65,9 @@ enum Command {
     Release(commands::release::ReleaseArgs),
     Ls(commands::ls::LsArgs),
     Show(commands::show::ShowArgs),
+    History(commands::history::HistoryArgs),
+    Watch(commands::watch::WatchArgs),
+    Explain(commands::explain::ExplainArgs),
     Guard(commands::guard::GuardArgs),
     Unguard(commands::unguard::UnguardArgs),
     Audit(commands::audit::AuditArgs),
@@ -72,6 +76,8 @@ enum Command {
     Collect(commands::collect::CollectArgs),
     Serve(commands::serve::ServeArgs),
     Break(commands::breaking::BreakArgs),
+    Completions(commands::completions::CompletionsArgs),
+    Man(commands::completions::ManArgs),
     /// Explain a command, or the topic exit-codes
     Help {
         /// The command or topic
@@ -150,6 +156,9 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output)),
         Command::Ls(args) => awaited(commands::ls::run(args, output)),
         Command::Show(args) => awaited(commands::show::run(args, output)),
+        Command::History(args) => awaited(commands::history::run(args, output)),
+        Command::Watch(args) => awaited(commands::watch::run(args, output)),
+        Command::Explain(args) => awaited(commands::explain::run(args, output)),
         Command::Guard(args) => awaited(commands::guard::run(args, url_was_typed(matches), output)),
         Command::Unguard(args) => commands::unguard::run(args, output),
         Command::Audit(args) => commands::audit::run(args, output),
@@ -158,6 +167,8 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Collect(args) => awaited(commands::collect::run(args, output)),
         Command::Serve(args) => on_all_cores(commands::serve::run(args, output)),
         Command::Break(args) => awaited(commands::breaking::run(args, output)),
+        Command::Completions(args) => commands::completions::completions(&args, output),
+        Command::Man(args) => commands::completions::man(&args, output),
         Command::Help { words } => {
             output.line(help::topic(&words)?.trim_end())?;
             Ok(Exit::Done)

@@ -1,7 +1,7 @@
 use clap::Args;
 use fencepost_coordinator::Coordinator;
 use fencepost_core::lease::{Filter, LeaseView, Page};
-use fencepost_wire::LeaseList;
+use fencepost_wire::{LeaseList, QueueItem, QueueList};
 
 use crate::{
     coordinator::{Call, UrlArgs, break_line, failed},
@@ -13,13 +13,16 @@ use crate::{
     shell,
 };
 
-/// Show who holds a domain, and since when
+/// Most waiters that are shown.
+const WAITERS: usize = 100;
+
+/// Show who holds a domain, since when, and who waits
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Prints the holder, the token, the times, how many wait, and the line that takes the lease away. \
+Prints the holder, the token, the times, who waits and for how long (at most 100), and the line that takes the lease away. \
 A domain that nobody holds is no error. What it shows may be over when you read it: it decides nothing.
 
-With --json: {\"items\":[…],\"next_cursor\":null}, with one row or none.")]
+With --json: {\"items\":[…],\"next_cursor\":null}, with one row or none, and \"queue\" where somebody waits.")]
 pub(crate) struct ShowArgs {
     /// The domain
     domain: std::ffi::OsString,
@@ -32,13 +35,22 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
     let coordinator = args.url.connect()?;
     let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await;
     let page = page.map_err(|error| failed(Call::Read, &args.url.url, error))?;
+    let queue = coordinator.queue(&domain, WAITERS).await;
+    let queue = queue.map_err(|error| failed(Call::Read, &args.url.url, error))?;
     if output.json {
-        output.json(&LeaseList::from(Page { next: None, ..page }))?;
+        let mut value = serde_json::to_value(LeaseList::from(Page { next: None, ..page })).expect("a list is JSON");
+        if queue.waiting > 0 || queue.reserved.is_some() {
+            value["queue"] = serde_json::to_value(&queue).expect("a queue is JSON");
+        }
+        output.json(&value)?;
         return Ok(Exit::Done);
     }
     match page.rows.first() {
         None => {
             output.line(&format!("nobody holds {domain}"))?;
+            if let (Some(kind), Some(ms)) = (queue.reserved, queue.remaining_ms) {
+                output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable(ms)))?;
+            }
             output.line(&format!("next: fencepost acquire {}{}", shell::word(domain.as_str()), args.url.option()))?;
         }
         Some(lease) => {
@@ -49,7 +61,32 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
             output.line(&format!("take it away: {}", break_line(&domain, lease.lease, &args.url.option())))?;
         }
     }
+    waiting(&queue, output)?;
     Ok(Exit::Done)
+}
+
+/// The queue, where somebody stands in it.
+fn waiting(queue: &QueueList, output: Output) -> Result<(), Failure> {
+    if queue.items.is_empty() {
+        return Ok(());
+    }
+    let row = |(place, item): (usize, &QueueItem)| {
+        let connected = if item.connected { "yes" } else { "no, passed over" };
+        vec![
+            place.to_string(),
+            item.holder.to_string(),
+            readable(item.waited_ms),
+            readable(item.remaining_ms),
+            connected.to_owned(),
+        ]
+    };
+    let rows = (1..).zip(&queue.items).map(row).collect();
+    output.table(&["PLACE", "WHO WAITS", "WAITED", "GIVES UP IN", "CONNECTED"], rows)?;
+    let more = u64::from(queue.waiting).saturating_sub(queue.items.len() as u64);
+    if more > 0 {
+        output.line(&format!("and {more} more"))?;
+    }
+    Ok(())
 }
 
 fn facts(lease: &LeaseView) -> Vec<(&'static str, String)> {

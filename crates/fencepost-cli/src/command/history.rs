@@ -1,0 +1,119 @@
+use clap::Args;
+use fencepost_coordinator::HistoryQuery;
+use fencepost_core::{Invalid, Rule, lease::Filter, limits};
+use fencepost_wire::{HistoryItem, parse_history_cursor};
+
+use crate::{
+    coordinator::{Call, UrlArgs, failed},
+    duration::readable,
+    exit::Exit,
+    failure::Failure,
+    names,
+    output::Output,
+    shell,
+};
+
+/// Show what happened to a domain, the newest first
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Grants and ends are kept across restarts and crashes of the coordinator, up to a number; what is older is forgotten. \
+Times are the coordinator's wall clock, for display only: the order is that of the rows.
+
+Examples:
+  fencepost history invoices/2026-11
+  fencepost history --prefix invoices/ --limit 20
+  fencepost history --token 8016.3 --json
+
+With --json: {\"items\":[…],\"next_cursor\":…}, as the API answers.")]
+pub(crate) struct HistoryArgs {
+    /// The domain
+    #[arg(required_unless_present_any = ["prefix", "token"], conflicts_with = "prefix")]
+    domain: Option<std::ffi::OsString>,
+    /// All domains that start with this
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<std::ffi::OsString>,
+    /// Only what this token was granted or burned for, as epoch.sequence or decimal
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+    /// At most this many rows, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT as u64)]
+    limit: u64,
+    /// Start where an earlier page ended
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    #[command(flatten)]
+    url: UrlArgs,
+}
+
+pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failure> {
+    let query = HistoryQuery {
+        filter: match (&args.domain, &args.prefix) {
+            (Some(domain), _) => Filter::Domain(names::domain(domain)?),
+            (None, Some(prefix)) => Filter::Prefix(names::prefix(prefix)?),
+            (None, None) => Filter::Prefix(String::new()),
+        },
+        token: args.token.as_deref().map(str::parse).transpose()?,
+        before: args.cursor.as_deref().map(parse_history_cursor).transpose()?,
+        limit: page_limit(args.limit)?,
+    };
+    let coordinator = args.url.connect()?;
+    let page = coordinator.history(&query).await.map_err(|error| failed(Call::Read, &args.url.url, error))?;
+    if output.json {
+        output.json(&page)?;
+        return Ok(Exit::Done);
+    }
+    if page.items.is_empty() {
+        output.line("nothing is remembered of that")?;
+        let domain = args.domain.as_ref().map(|domain| shell::word(&domain.to_string_lossy()));
+        let next = domain.map_or_else(|| "ls".to_owned(), |domain| format!("show {domain}"));
+        output.line(&format!("next: fencepost {next}{}", args.url.option()))?;
+        return Ok(Exit::Done);
+    }
+    output.table(&["WHEN", "WHAT", "DOMAIN", "TOKEN", "HOLDER", "ABOUT"], page.items.iter().map(row).collect())?;
+    if let Some(cursor) = &page.next_cursor {
+        output.line(&format!(
+            "more: fencepost history{} --limit {} --cursor {cursor}{}",
+            which(&args),
+            args.limit,
+            args.url.option()
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn which(args: &HistoryArgs) -> String {
+    let word = |text: &std::ffi::OsString| shell::word(&text.to_string_lossy());
+    let domain = args.domain.as_ref().map(|domain| format!(" {}", word(domain)));
+    let prefix = args.prefix.as_ref().map(|prefix| format!(" --prefix {}", word(prefix)));
+    let token = args.token.as_ref().map(|token| format!(" --token {token}"));
+    [domain, prefix, token].into_iter().flatten().collect()
+}
+
+fn row(item: &HistoryItem) -> Vec<String> {
+    let lease = &item.lease;
+    vec![
+        item.at.clone().unwrap_or_else(|| "?".to_owned()),
+        item.event.clone(),
+        lease.domain.to_string(),
+        lease.token.map_or_else(|| lease.contract.to_string(), |token| token.to_string()),
+        lease.holder.to_string(),
+        about(item),
+    ]
+}
+
+/// What else is known of an entry: how long it was held, what was burned and why; of a grant, the lease.
+pub(crate) fn about(item: &HistoryItem) -> String {
+    let lease = &item.lease;
+    let held = lease.held_ms.map(|ms| format!("after {}", readable(ms)));
+    let burned = lease.fence_to.map(|token| format!("burned {token}"));
+    let reason = lease.reason.as_ref().map(|reason| format!("because: {reason}"));
+    let words: Vec<String> = [held, burned, reason].into_iter().flatten().collect();
+    if words.is_empty() { format!("lease {}", lease.lease) } else { words.join(", ") }
+}
+
+pub(crate) fn page_limit(limit: u64) -> Result<usize, Invalid> {
+    let most = limits::PAGE_MOST;
+    usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
+        Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found: Some(limit), unit: "rows" })
+    })
+}
