@@ -49,6 +49,8 @@ pub(crate) struct Subscription {
     pub(crate) replay: Vec<Arc<Published>>,
     /// Whether events between the reader's last and the first replayed one are gone.
     pub(crate) gap: bool,
+    /// The number of the last event before what the reader gets live.
+    pub(crate) before: u64,
     pub(crate) live: broadcast::Receiver<Arc<Published>>,
 }
 
@@ -75,15 +77,15 @@ impl Hub {
     /// Starts a reader behind `last_seen`, which is an id that [`id`](Self::id) made, or with what happens from now on.
     pub(crate) fn subscribe(&self, last_seen: Option<&str>) -> Subscription {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = recent.readers.subscribe();
-        let Some(last_seen) = last_seen else { return Subscription { replay: Vec::new(), gap: false, live } };
+        let (live, before) = (recent.readers.subscribe(), recent.next - 1);
+        let Some(last_seen) = last_seen else { return Subscription { replay: Vec::new(), gap: false, before, live } };
         let oldest = recent.events.front().map_or(recent.next, |event| event.number);
         match self.number_of(last_seen).filter(|number| *number < recent.next) {
             Some(number) => {
                 let replay = recent.events.iter().filter(|event| event.number > number).cloned().collect();
-                Subscription { replay, gap: number + 1 < oldest, live }
+                Subscription { replay, gap: number + 1 < oldest, before, live }
             }
-            None => Subscription { replay: Vec::new(), gap: true, live },
+            None => Subscription { replay: Vec::new(), gap: true, before, live },
         }
     }
 

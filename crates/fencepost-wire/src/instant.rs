@@ -2,7 +2,7 @@
 
 /// `2026-11-29T16:05:09.123Z`, from milliseconds since 1970.
 #[must_use]
-pub(crate) fn rfc3339(unix_ms: u64) -> String {
+pub fn rfc3339(unix_ms: u64) -> String {
     let (seconds, ms) = (unix_ms / 1_000, unix_ms % 1_000);
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

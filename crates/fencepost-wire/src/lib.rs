@@ -43,6 +43,7 @@ pub use decode::{Malformed, decode};
 pub use event::{EventData, LeaseData, RejectedData, event_data};
 pub use grant::GrantJson;
 pub use history::{HistoryItem, HistoryList, HistoryListQuery, parse_history_cursor};
+pub use instant::rfc3339;
 pub use list::{LeaseItem, LeaseList, ListQuery, PrefixQuery};
 pub use problem::{EndReason, Problem};
 pub use queue::{QueueItem, QueueList, QueueQuery};

@@ -28,7 +28,9 @@ pub(crate) async fn events<C: Inspect>(app: &App<C>, request: Request<Body>, _: 
     let subscription = app.hub.subscribe(last_seen);
 
     let mut ready = VecDeque::new();
-    ready.push_back(frame("epoch", &EventData::Epoch { epoch: app.epoch }, None));
+    // An id from the start, so that a reader who has seen nothing yet still misses nothing when it comes back.
+    let from = subscription.replay.is_empty().then(|| app.hub.id(subscription.before));
+    ready.push_back(frame("epoch", &EventData::Epoch { epoch: app.epoch }, from.as_deref()));
     if subscription.gap {
         ready.push_back(frame("gap", &EventData::Gap { missed: None }, None));
     }
