@@ -11,11 +11,16 @@ use fencepost_core::{
     sabotage,
 };
 
+use rustix::{
+    fs::{CWD, RenameFlags},
+    io::Errno,
+};
+
 use super::{
     Trouble,
     place::{Identity, Place},
-    sidecar::{LAYOUT, SETTLED, STATE_AT, Sidecar, Unreadable},
-    staged::{content_of, remove},
+    sidecar::{LAYOUT, Replaced, SETTLED, STATE_AT, Sidecar, Unreadable},
+    staged::{Staged, content_of, remove},
     step,
 };
 
@@ -170,35 +175,35 @@ pub(crate) fn enter(place: &Place, wait: Duration, seen: u64) -> Result<Entrance
 impl Held {
     /// Replaces the sidecar by what is in memory now, durably.
     pub(crate) fn save(&mut self, place: &Place) -> Result<(), Unsaved> {
-        self.sidecar.counter += 1;
-        let text = self.sidecar.encode();
-        let (path, new) = (place.sidecar(), place.new_sidecar());
-        let rights = fs::metadata(&path).ok();
-        let write = || -> io::Result<()> {
-            let mode = rights.as_ref().map_or(SIDECAR_MODE, |rights| rights.mode() & 0o777);
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&new)?;
-            file.write_all(&text)?;
-            if let Some(rights) = &rights {
-                // Who may read it is decided once, whatever the mask of this process. Another owner's sidecar may end up
-                // with another owner and is as good.
-                file.set_permissions(fs::Permissions::from_mode(mode))?;
-                let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
-            }
-            step::passed("sidecar_written");
-            file.sync_all()
-        };
-        let written = write().map_err(Trouble::io("writing", &new)).and_then(|()| {
-            step::passed("sidecar_synced");
-            self.still_ours(place)?;
-            fs::rename(&new, &path).map_err(Trouble::io("writing", &path))
-        });
-        if let Err(trouble) = written {
-            let _ = fs::remove_file(&new);
-            return Err(Unsaved::Nothing(trouble));
-        }
-        step::passed("sidecar_renamed");
+        self.publish(place)?;
         place.sync_folder().map_err(Unsaved::Perhaps)?;
         step::passed("sidecar_durable");
+        Ok(())
+    }
+
+    /// The same, for a sidecar that announces content which is not durable yet: both are when it returns. One sync of the
+    /// journal does for the content, its name and the sidecar's; a power failure between them leaves an announcement
+    /// whose content is not whole, and that is dropped.
+    pub(crate) fn announce(&mut self, place: &Place, staged: &Staged) -> Result<(), Unsaved> {
+        self.publish(place)?;
+        staged.sync(place).map_err(Unsaved::Perhaps)?;
+        step::passed("content_synced");
+        place.sync_folder().map_err(Unsaved::Perhaps)?;
+        step::passed("sidecar_durable");
+        Ok(())
+    }
+
+    /// Writes the spare sidecar, syncs it, and lets the two change names.
+    fn publish(&mut self, place: &Place) -> Result<(), Unsaved> {
+        self.sidecar.counter += 1;
+        let text = self.sidecar.encode();
+        let spare = place.spare_sidecar();
+        let published = write_spare(place, &text)
+            .map_err(Trouble::io("writing", &spare))
+            .and_then(|()| self.still_ours(place))
+            .and_then(|()| exchange(place).map_err(Trouble::io("writing", &place.sidecar())));
+        published.map_err(Unsaved::Nothing)?;
+        step::passed("sidecar_renamed");
         Ok(())
     }
 
@@ -212,7 +217,7 @@ impl Held {
         }
     }
 
-    /// Puts the staged content in the file's place, durably.
+    /// Puts the staged content, which is durable, in the file's place.
     pub(crate) fn replace(&self, place: &Place) -> Result<(), Trouble> {
         fs::rename(place.staged(), &place.file).map_err(Trouble::io("replacing", &place.file))
     }
@@ -235,6 +240,9 @@ impl Held {
         let announced = pending.stored;
         if let Some(staged) = content_of(&place.staged())? {
             if staged.content == announced.content {
+                // The writer may have died before it synced its content.
+                let path = place.staged();
+                File::open(&path).and_then(|file| file.sync_all()).map_err(Trouble::io("syncing", &path))?;
                 self.replace(place)?;
                 step::passed("finished");
                 place.sync_folder()?;
@@ -245,7 +253,7 @@ impl Held {
             return self.drop_pending(place);
         }
         let replaces = pending.replaces;
-        if place.metadata()?.map(|metadata| metadata.ino()) == replaces {
+        if place.metadata()?.as_ref().map(Replaced::of) == replaces {
             return self.drop_pending(place);
         }
         // The rename may be in memory only, if the process died between it and the sync.
@@ -258,5 +266,51 @@ impl Held {
         self.sidecar.pending = None;
         self.save(place)?;
         Ok(())
+    }
+}
+
+/// The former sidecar is written over where it lies: nothing is allocated and nothing freed, which spares a commit of the
+/// file system's journal and a discard.
+fn write_spare(place: &Place, text: &[u8]) -> io::Result<()> {
+    let path = place.spare_sidecar();
+    let rights = fs::metadata(place.sidecar()).ok();
+    let mode = rights.as_ref().map_or(SIDECAR_MODE, |rights| rights.mode() & 0o777);
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(&path);
+    let file = match open() {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            // It belongs to another owner, who may write into this folder like us.
+            fs::remove_file(&path)?;
+            open()?
+        }
+        opened => opened?,
+    };
+    let own = file.metadata()?;
+    file.write_all_at(text, 0)?;
+    if own.len() != text.len() as u64 {
+        file.set_len(text.len() as u64)?;
+    }
+    if let Some(rights) = &rights {
+        // Who may read it is decided once, whatever the mask of this process. Where the owner cannot be kept, the folder
+        // decides who may write it anyway.
+        if (own.uid(), own.gid()) != (rights.uid(), rights.gid()) {
+            let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
+        }
+        if own.mode() & 0o777 != mode {
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+    }
+    step::passed("sidecar_written");
+    file.sync_data()?;
+    step::passed("sidecar_synced");
+    Ok(())
+}
+
+/// Puts the spare sidecar into the sidecar's place, and the sidecar into the spare's where the file system can.
+fn exchange(place: &Place) -> io::Result<()> {
+    let (spare, sidecar) = (place.spare_sidecar(), place.sidecar());
+    match rustix::fs::renameat_with(CWD, &spare, CWD, &sidecar, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => fs::rename(spare, sidecar),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,19 +1,19 @@
 //! The receiver of a file: replaces it as a whole, together with its fence and its operation records.
 //!
-//! Beside `NAME` lie `.NAME.fence`, the **sidecar** with everything that the receiver knows, and `.NAME.lock`, which
-//! serialises the writers and is the receiver's place: it is never replaced, so its device and inode tell the original
-//! from a copy. A file belongs to one domain of one issuer.
+//! Beside `NAME` lie `.NAME.fence`, the **sidecar** with everything that the receiver knows, `.NAME.fence-spare`, over which
+//! the next sidecar is written, and `.NAME.lock`, which serialises the writers and is the receiver's place: it is never
+//! replaced, so its device and inode tell the original from a copy. A file belongs to one domain of one issuer.
 //!
 //! It is not a guard: any program that may write the file can still do so without a token. [`FileReceiver::audit`] tells
 //! afterwards. It is for one machine: the lock is one of the kernel's, and network file systems are no place for it.
 //!
 //! * [`FileReceiver`]: [`guard`](FileReceiver::guard), [`write`](FileReceiver::write), [`read`](FileReceiver::read),
 //!   advance, status, audit, collect, recover.
-//! * [`Staged`]: new content, written and synced beside the file before any lock is taken.
+//! * [`Staged`]: new content, written beside the file before any lock is taken.
 //! * [`Trouble`]: why a file cannot be used; the cause inside [`WriteError::Unavailable`](crate::WriteError).
 //!
-//! A write dies safely anywhere. Its order is: content, synced; lock; a sidecar with the raised fence, the operation
-//! record and the announced content, synced; rename; folder, synced; and only then the sidecar says that it is settled.
+//! A write dies safely anywhere. Its order is: content; lock; a sidecar with the raised fence, the operation record and the
+//! announced content; both synced; rename; folder, synced; and only then the sidecar says that it is settled.
 //! Whoever takes the lock next finishes what was announced and is whole, and drops what is not. Plain readers see the old
 //! content or the new one.
 //!

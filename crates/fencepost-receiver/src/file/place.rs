@@ -64,8 +64,9 @@ impl Place {
         self.beside("fence")
     }
 
-    pub(crate) fn new_sidecar(&self) -> PathBuf {
-        self.beside("fence-new")
+    /// The sidecar before the last, which the next one is written over.
+    pub(crate) fn spare_sidecar(&self) -> PathBuf {
+        self.beside("fence-spare")
     }
 
     pub(crate) fn lock(&self) -> PathBuf {

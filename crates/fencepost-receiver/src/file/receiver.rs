@@ -2,7 +2,6 @@ use std::{
     convert::Infallible,
     fs::File,
     io::{self, ErrorKind, Read},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,7 +17,7 @@ use super::{
     held::{Entrance, Held, Unsaved, enter},
     place::Place,
     rejected,
-    sidecar::{Pending, Record},
+    sidecar::{Pending, Record, Replaced},
     staged::{Unstaged, remove},
     step,
 };
@@ -27,7 +26,7 @@ use crate::{AdvanceError, Capabilities, Cause, Guarantee, Receiver, Seen, WriteE
 /// How long a call waits for the lock when nothing else is said.
 const WAIT: Duration = Duration::from_secs(5);
 /// How many operation records are kept when nothing else is said.
-const KEPT: usize = 256;
+const KEPT: usize = 100;
 
 /// The receiver of one file: replaces it as a whole, if the token is not older than the file's fence.
 ///
@@ -64,7 +63,7 @@ impl FileReceiver {
         Self { wait: most, ..self }
     }
 
-    /// The same, keeping at most this many operation records, at least one. 256 unless said.
+    /// The same, keeping at most this many operation records, at least one. 100 unless said.
     ///
     /// Each write writes all of them anew. When there are more, the oldest are forgotten and the horizon rises.
     #[must_use]
@@ -94,8 +93,8 @@ impl FileReceiver {
         Place::of(&self.path)
     }
 
-    /// Writes and syncs new content beside the file. No lock is held and no token is looked at: a slow producer keeps
-    /// nobody waiting. It comes into its place by [`write_staged`](Self::write_staged).
+    /// Writes new content beside the file. No lock is held and no token is looked at: a slow producer keeps nobody
+    /// waiting. It comes into its place by [`write_staged`](Self::write_staged).
     ///
     /// # Errors
     /// `Mutation` when `source` fails, `Invalid` when it is empty and may not be.
@@ -165,7 +164,7 @@ impl FileReceiver {
     }
 
     /// The order that makes it safe to die anywhere: name the staged content, announce it together with fence and
-    /// record, rename, sync, and only then settle.
+    /// record, sync both, rename, sync, and only then settle.
     fn apply(
         &self,
         place: &Place,
@@ -183,7 +182,7 @@ impl FileReceiver {
         step::passed("staged");
         held.sidecar.pending = Some(Pending {
             stored,
-            replaces: target.map(|target| target.ino()),
+            replaces: target.as_ref().map(Replaced::of),
             operation: operation.map(|operation| Record {
                 id: operation.id.clone(),
                 fingerprint: operation.fingerprint,
@@ -192,23 +191,41 @@ impl FileReceiver {
                 result: stored.content,
             }),
         });
-        if let Err(unsaved) = self.save(place, held) {
-            if matches!(unsaved, Unsaved::Nothing(_)) {
+        let announced = held.announce(place, &staged);
+        match announced {
+            Ok(()) => self.seen.note(held.sidecar.counter),
+            Err(Unsaved::Nothing(trouble)) => {
                 let _ = remove(&place.staged());
+                return Err(unavailable(trouble));
             }
-            return Err(unwritten(unsaved, operation));
+            Err(Unsaved::Perhaps(trouble)) => return Err(self.give_up(place, held, operation, trouble)),
         }
         if let Err(trouble) = held.replace(place) {
-            held.sidecar.pending = None;
-            let dropped = self.save(place, held).is_ok();
-            let unsaved = if dropped { Unsaved::Nothing(trouble) } else { Unsaved::Perhaps(trouble) };
-            return Err(unwritten(unsaved, operation));
+            return Err(self.give_up(place, held, operation, trouble));
         }
         step::passed("renamed");
         place.sync_folder().map_err(|trouble| unwritten(Unsaved::Perhaps(trouble), operation))?;
         step::passed("folder_synced");
         held.mark_settled(place);
         Ok(Verdict::Applied(stored.content))
+    }
+
+    /// Takes an announcement back. Where that does not work either, the next caller decides what became of it.
+    fn give_up(
+        &self,
+        place: &Place,
+        held: &mut Held,
+        operation: Option<&Operation>,
+        trouble: Trouble,
+    ) -> WriteError<io::Error> {
+        held.sidecar.pending = None;
+        match self.save(place, held) {
+            Ok(()) => {
+                let _ = remove(&place.staged());
+                unavailable(trouble)
+            }
+            Err(_) => unwritten(Unsaved::Perhaps(trouble), operation),
+        }
     }
 
     /// Raises the fence to the grant's token and opens the file: what is read there was written before any older token

@@ -4,7 +4,7 @@
 //! from `pending` to `settled` in place, once the rename that the sidecar announces is durable. Both words have seven
 //! letters, and losing the turn is harmless: whoever opens it next looks at the files again.
 
-use std::fmt;
+use std::{fmt, fs::Metadata, os::unix::fs::MetadataExt, time::UNIX_EPOCH};
 
 use fencepost_core::{
     Domain, Epoch, Grant, Issuer, OperationId, RecoveryId, Token,
@@ -19,6 +19,8 @@ use super::{Trouble, place::Identity};
 pub(crate) const LAYOUT: u32 = 1;
 /// Where the word of `state` begins.
 pub(crate) const STATE_AT: u64 = "{\n  \"state\": \"".len() as u64;
+/// What the length of a sidecar is a multiple of.
+const BLOCK: usize = 4096;
 /// The word that the first member turns to.
 pub(crate) const SETTLED: &[u8; 7] = b"settled";
 
@@ -44,7 +46,7 @@ impl fmt::Display for Content {
     /// `sha256:` and 64 hex digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sha256:")?;
-        self.digest.as_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::digits(self.digest.as_bytes()))
     }
 }
 
@@ -68,13 +70,30 @@ pub(crate) struct Record {
     pub(crate) result: Content,
 }
 
+/// A file that is about to be replaced. Inodes are used again at once, so the time of birth stands beside it where the file
+/// system knows one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replaced {
+    pub(crate) inode: u64,
+    pub(crate) created_ns: Option<u64>,
+}
+
+impl Replaced {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let created = metadata.created().ok().and_then(|created| created.duration_since(UNIX_EPOCH).ok());
+        let created_ns = created.and_then(|created| u64::try_from(created.as_nanos()).ok());
+        Self { inode: metadata.ino(), created_ns }
+    }
+}
+
 /// A write that was announced: the staged file is to become the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pending {
     pub(crate) stored: Stored,
-    /// The inode of the file that it replaces.
-    pub(crate) replaces: Option<u64>,
+    /// The file that it replaces.
+    pub(crate) replaces: Option<Replaced>,
     pub(crate) operation: Option<Record>,
 }
 
@@ -161,6 +180,8 @@ impl Sidecar {
         self.state = if self.pending.is_some() { State::Pending } else { State::Settled };
         self.checksum = self.computed_checksum();
         let mut text = serde_json::to_vec_pretty(self).expect("a sidecar has only text, numbers and lists");
+        // Whole blocks, so that the next sidecar of about this size fits over this one.
+        text.resize((text.len() + 1).next_multiple_of(BLOCK) - 1, b' ');
         text.push(b'\n');
         text
     }
@@ -169,7 +190,7 @@ impl Sidecar {
     fn computed_checksum(&self) -> String {
         let bare = Self { state: State::Settled, checksum: String::new(), ..self.clone() };
         let text = serde_json::to_vec(&bare).expect("a sidecar has only text, numbers and lists");
-        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::digits(&Sha256::digest(text))
     }
 
     /// The announced write has happened.
@@ -260,9 +281,13 @@ mod hex {
     use fencepost_core::{SecretHash, fence::Fingerprint};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+    pub(super) fn digits(bytes: &[u8]) -> String {
+        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+        bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    }
+
     pub(super) fn serialize<S: Serializer>(digest: &Fingerprint, serializer: S) -> Result<S::Ok, S::Error> {
-        let text: String = digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&text)
+        serializer.serialize_str(&digits(digest.as_bytes()))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fingerprint, D::Error> {

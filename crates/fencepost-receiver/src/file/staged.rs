@@ -18,12 +18,15 @@ use sha2::{Digest, Sha256};
 use super::{Content, Trouble, attributes, place::Place, sidecar::Stored, step};
 
 const CHUNK: usize = 128 * 1024;
+/// Content up to this size is synced together with its announcement, under the lock; more would keep others waiting and
+/// is synced before.
+const LATE_SYNC: u64 = 4 * 1024 * 1024;
 /// What a new file may be opened for before the process's own mask is taken off.
 const NEW_FILE: u32 = 0o666;
 /// Content that is to replace a file is nobody else's until it has that file's rights.
 const REPLACEMENT: u32 = 0o600;
 
-/// New content of a guarded file: written and synced beside it, not yet in its place.
+/// New content of a guarded file: written beside it, not yet in its place.
 ///
 /// Dropping it leaves nothing behind. Where the file system can, it has no name until its turn comes, so that a process
 /// that is killed leaves nothing behind either.
@@ -72,8 +75,9 @@ impl Staged {
         if let Some(target) = target {
             attributes::take_over(place, &staged.file, &target)?;
         }
-        staged.sync(place)?;
-        step::passed("content_synced");
+        if staged.content.bytes > LATE_SYNC {
+            staged.sync(place)?;
+        }
         Ok(staged)
     }
 
@@ -94,16 +98,14 @@ impl Staged {
         Ok(Stored { content: self.content, inode: metadata.ino() })
     }
 
-    fn sync(&self, place: &Place) -> Result<(), Trouble> {
+    pub(crate) fn sync(&self, place: &Place) -> Result<(), Trouble> {
         self.file.sync_all().map_err(Trouble::io("syncing content for", &place.file))
     }
 
     /// Gives it the one name under which a pending write is looked for. The caller holds the lock.
     pub(crate) fn name_it(&mut self, place: &Place, target: Option<&Metadata>) -> Result<(), Trouble> {
-        if let Some(target) = target
-            && attributes::take_over(place, &self.file, target)?
-        {
-            self.sync(place)?;
+        if let Some(target) = target {
+            attributes::take_over(place, &self.file, target)?;
         }
         let staged = place.staged();
         remove(&staged)?;

@@ -8,12 +8,12 @@ pub const ABORT_AFTER: &str = "FENCEPOST_FILE_ABORT_AFTER";
 #[cfg(feature = "sabotage")]
 pub const STEPS: [&str; 12] = [
     "content_written",
-    "content_synced",
     "locked",
     "staged",
     "sidecar_written",
     "sidecar_synced",
     "sidecar_renamed",
+    "content_synced",
     "sidecar_durable",
     "renamed",
     "folder_synced",

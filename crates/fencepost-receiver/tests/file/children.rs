@@ -35,7 +35,7 @@ pub(crate) fn name_of(bytes: &[u8]) -> Option<String> {
 #[test]
 fn child() {
     let (Ok(role), Some(path)) = (env::var(ROLE), env::var_os(FILE)) else { return };
-    let receiver = FileReceiver::new(Path::new(&path)).waiting(PATIENCE);
+    let receiver = FileReceiver::new(Path::new(&path)).waiting(PATIENCE).keeping(1_000);
     for order in role.split(' ') {
         let words: Vec<&str> = order.split(':').collect();
         match words.as_slice() {

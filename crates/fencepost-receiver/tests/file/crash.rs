@@ -53,7 +53,7 @@ fn assert_all_or_nothing(file: &Guarded, finished: bool, story: &str) {
     assert_eq!(matches!(retry, Verdict::Replayed(_)), finished, "{story}: {retry:?}");
     assert_eq!(name_of(&fs::read(file.path()).unwrap()).as_deref(), Some("second"), "{story}");
     assert!(file.receiver.audit().unwrap().findings.iter().all(|finding| finding.code == "in_memory"), "{story}");
-    assert!(!file.beside("staged").exists() && !file.beside("fence-new").exists(), "{story}");
+    assert!(!file.beside("staged").exists(), "{story}");
 }
 
 #[test]
