@@ -7,6 +7,7 @@
 
 mod child;
 mod empty;
+mod file;
 mod generator;
 mod history;
 mod http;
@@ -52,6 +53,8 @@ enum What {
     Http,
     /// Fenced writes in SQLite, durable, beside plain updates.
     Sqlite,
+    /// Fenced replacements of a file, durable, beside plain ones.
+    File,
     /// The history checker on a million events.
     History,
 }
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
         empty::serve();
         return ExitCode::SUCCESS;
     }
-    let every = [What::InProcess, What::Sqlite, What::Http, What::History];
+    let every = [What::InProcess, What::Sqlite, What::File, What::Http, What::History];
     let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
     let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
     println!("{}", report::machine());
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         let outcome = match what {
             What::InProcess => in_process::measure(plan),
             What::Sqlite => sqlite::measure(plan),
+            What::File => file::measure(plan),
             What::History => history::measure(),
             What::Http => http::measure(plan, args.fencepost.as_deref()),
         };
