@@ -9,6 +9,7 @@ mod calls;
 mod door;
 mod events;
 mod logs;
+mod look;
 mod lost_answers;
 mod mass_expiry;
 mod metrics;
