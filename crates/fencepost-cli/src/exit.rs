@@ -60,7 +60,7 @@ impl Exit {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Findings => "`audit` found a way around a guard",
+            Self::Findings => "`audit` found a way around a guard, or `check` what must not have happened",
             Self::Usage => "the command line is wrong, or a name or number breaks a rule",
             Self::Unreachable => {
                 "the coordinator does not answer, or cannot decide now; nothing was granted or changed"

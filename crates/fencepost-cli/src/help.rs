@@ -7,9 +7,10 @@ use crate::{Cli, exit::Exit, failure::Failure};
 /// Every command, where somebody would look for it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Try it", &["demo"]),
-    ("Use it", &["run", "acquire", "renew", "release"]),
+    ("Use it", &["run", "acquire", "renew", "release", "read", "write"]),
     ("See it", &["ls", "show", "history", "watch", "explain"]),
     ("Guard it", &["guard", "unguard", "audit", "status", "advance", "collect"]),
+    ("Prove it", &["check"]),
     ("Serve it", &["serve"]),
     ("Fix it", &["break"]),
     ("Look it up", &["help", "completions", "man"]),

@@ -1,4 +1,6 @@
-//! Resources as they are typed: `sqlite:PATH`.
+//! Resources as they are typed: `sqlite:PATH` and `file:PATH`.
+
+mod file;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,7 +12,42 @@ use fencepost_core::fence::{Closure, Rejection};
 use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
+pub(crate) use self::file::FileResource;
 use crate::{exit::Exit, failure::Failure, shell};
+
+/// What can be guarded, by what it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Resource {
+    Sqlite(SqliteResource),
+    File(FileResource),
+}
+
+impl Resource {
+    /// # Errors
+    /// When it is of no kind that is known, or names no file.
+    pub(crate) fn parse(typed: &OsStr) -> Result<Self, Failure> {
+        match FileResource::parse(typed) {
+            Some(file) => file.map(Self::File),
+            None => SqliteResource::parse(typed).map(Self::Sqlite),
+        }
+    }
+
+    /// As it was typed, for commands to type next.
+    pub(crate) fn typed(&self) -> &str {
+        match self {
+            Self::Sqlite(database) => &database.typed,
+            Self::File(file) => &file.typed,
+        }
+    }
+
+    /// A receiver that accepts nothing.
+    pub(crate) fn closed(&self, why: Closure) -> Failure {
+        match self {
+            Self::Sqlite(database) => database.closed(why),
+            Self::File(file) => file.closed(why),
+        }
+    }
+}
 
 /// A SQLite database, by its path.
 #[derive(Clone, Debug)]
@@ -25,7 +62,8 @@ impl SqliteResource {
     /// When it is no `sqlite:PATH`.
     pub(crate) fn parse(typed: &OsStr) -> Result<Self, Failure> {
         let usage = |what: String| {
-            Err(Failure::new(Exit::Usage, what).then("write the resource as sqlite:PATH, e.g. sqlite:/var/lib/shop.db"))
+            Err(Failure::new(Exit::Usage, what)
+                .then("write the resource as sqlite:PATH or file:PATH, e.g. sqlite:/var/lib/shop.db"))
         };
         let shown = typed.to_string_lossy();
         let Some(path) = typed.as_bytes().strip_prefix(b"sqlite:") else {

@@ -1,17 +1,17 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use fencepost_core::Token;
+use fencepost_core::{Issuer, Token, fence::LiveLease, lease::LiveSnapshot};
 use fencepost_rusqlite::{collect, status};
 use serde_json::json;
 
 use crate::{
-    command::guard::{next_token, snapshot},
+    command::guard::{next_token, refused_json, snapshot, tell_refused},
     coordinator::UrlArgs,
     exit::Exit,
     failure::Failure,
     output::Output,
-    resource::SqliteResource,
+    resource::Resource,
 };
 
 /// Forget the fences of domains that nobody holds
@@ -21,7 +21,7 @@ Asks the coordinator which leases are live and which token comes next. Old token
 unfenced floor rises first. With --horizon, records of operations that were born below it go too; a retry of such an \
 operation is answered `operation_too_old`, so choose a horizon older than any retry.")]
 pub(crate) struct CollectArgs {
-    /// The database, as sqlite:PATH
+    /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
     /// Forget operation records born below this token
     #[arg(long, value_name = "TOKEN")]
@@ -31,43 +31,63 @@ pub(crate) struct CollectArgs {
 }
 
 pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = SqliteResource::parse(&args.resource)?;
+    let resource = Resource::parse(&args.resource)?;
     let horizon = args.horizon.as_deref().map(str::parse::<Token>).transpose();
     let horizon = horizon.map_err(|invalid| invalid.named("horizon"))?;
-    let mut connection = resource.connect()?;
-    let snapshot = snapshot(&args.url).await?;
-    let here = status(&connection).map_err(|error| resource.failed(error))?.issuer;
-    if here != snapshot.issuer {
-        // Another coordinator's numbers would shut out every live holder of this one.
-        let what =
-            format!("{} takes grants of issuer {here}, and {} is {}", resource.typed, args.url.url, snapshot.issuer);
-        return Err(
-            Failure::new(Exit::Rejected, what).then("--url with the coordinator that this database was guarded for")
-        );
+    let done = match &resource {
+        Resource::Sqlite(database) => {
+            let mut connection = database.connect()?;
+            let snapshot = snapshot(&args.url).await?;
+            let here = status(&connection).map_err(|error| database.failed(error))?.issuer;
+            let next = same_issuer(&database.typed, &here, &snapshot, &args.url)?;
+            let collected = collect(&mut connection, next, &snapshot.leases, horizon);
+            let collected = collected.map_err(|error| database.failed(error))?;
+            Done { next, fences: collected.fences, operations: collected.operations, refused: collected.refused }
+        }
+        Resource::File(file) => {
+            let here = file.receiver.status().map_err(|error| file.failed(error))?.issuer;
+            let snapshot = snapshot(&args.url).await?;
+            let next = same_issuer(&file.typed, &here, &snapshot, &args.url)?;
+            let collected = file.receiver.collect(next, &snapshot.leases, horizon);
+            let collected = collected.map_err(|error| file.failed(error))?;
+            Done { next, fences: collected.fences, operations: collected.operations, refused: collected.refused }
+        }
+    };
+    tell(&done, output)
+}
+
+/// What a collection has come to.
+struct Done {
+    next: Token,
+    fences: u64,
+    operations: u64,
+    refused: Vec<LiveLease>,
+}
+
+/// The next token, where it is the receiver's own coordinator that says so. Another's numbers would shut out every live
+/// holder of this one.
+fn same_issuer(typed: &str, here: &Issuer, snapshot: &LiveSnapshot, url: &UrlArgs) -> Result<Token, Failure> {
+    if *here != snapshot.issuer {
+        let what = format!("{typed} takes grants of issuer {here}, and {} is {}", url.url, snapshot.issuer);
+        return Err(Failure::new(Exit::Rejected, what).then("--url with the coordinator that it was guarded for"));
     }
-    let next = next_token(&snapshot)?;
-    let collected =
-        collect(&mut connection, next, &snapshot.leases, horizon).map_err(|error| resource.failed(error))?;
+    next_token(snapshot)
+}
+
+fn tell(done: &Done, output: Output) -> Result<Exit, Failure> {
     if output.json {
-        let refused: Vec<_> =
-            collected.refused.iter().map(|lease| json!({"domain": lease.domain, "token": lease.token})).collect();
         output.json(&json!({
-            "fences": collected.fences,
-            "operations": collected.operations,
-            "unfenced_floor": next,
-            "refused": refused,
+            "fences": done.fences,
+            "operations": done.operations,
+            "unfenced_floor": done.next,
+            "refused": refused_json(&done.refused),
         }))?;
     } else {
         output.line(&format!(
-            "forgot {} fences and {} operation records; domains without a fence accept {next} and later",
-            collected.fences, collected.operations
+            "forgot {} fences and {} operation records; domains without a fence accept {} and later",
+            done.fences, done.operations, done.next
         ))?;
-        for lease in &collected.refused {
-            output.line(&format!(
-                "  {} with token {} is not accepted here: its holder has to acquire anew",
-                lease.domain, lease.token
-            ))?;
-        }
+        tell_refused(&done.refused, output)?;
     }
     Ok(Exit::Done)
 }

@@ -2,41 +2,45 @@ use std::ffi::OsString;
 
 use clap::Args;
 use fencepost_coordinator::Coordinator;
-use fencepost_core::{Epoch, Issuer, Token, lease::LiveSnapshot};
-use fencepost_receiver::ReceiverSeed;
+use fencepost_core::{Domain, Epoch, Issuer, Token, fence::LiveLease, lease::LiveSnapshot};
+use fencepost_receiver::{ReceiverSeed, file::MaintenanceError};
 use fencepost_rusqlite::{DomainExpression, Guarded, Mode, guard, status};
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     coordinator::{Call, UrlArgs, failed},
     exit::Exit,
     failure::Failure,
     output::Output,
-    resource::SqliteResource,
+    resource::{FileResource, Resource, SqliteResource},
     shell,
 };
 
-/// Refuse every write to a table that comes without the row's token
+/// Refuse writes without the token: to a table, or through fencepost to a file
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   fencepost guard sqlite:shop.db invoice --domain \"'invoices/' || month\"
   fencepost guard sqlite:shop.db job --domain \"'jobs'\"        # the whole table is one domain
   fencepost guard sqlite:shop.db invoice --domain \"'invoices/' || month\" --observe
+  fencepost guard file:report.csv --domain report              # a file has one domain, by its name
 
 From then on INSERT, UPDATE, DELETE, REPLACE and upserts of any client are refused unless their transaction has entered \
 the row's domain with a token that is not stale. With --observe they are counted and noted instead: for the first days. \
 Running it again changes mode or expression, and takes in new columns and indexes.
 
-The first guard of a database asks the coordinator who it is, what is live and which token comes next. Where it cannot \
+A guarded file takes part in `fencepost read` and `fencepost write`, which keep .NAME.fence and .NAME.lock beside it. No \
+file can refuse other programs; `fencepost audit file:PATH` tells afterwards that one has written.
+
+The first guard of a database or file asks the coordinator who it is, what is live and which token comes next. Where it cannot \
 be reached, an operator vouches for that by hand: --issuer NAME --epoch N --floor TOKEN.")]
 pub(crate) struct GuardArgs {
-    /// The database, as sqlite:PATH
+    /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
-    /// The table
-    table: String,
-    /// The SQL expression that computes a row's domain from its columns
+    /// The table, of a database
+    table: Option<String>,
+    /// The SQL expression that computes a row's domain from its columns; of a file, the domain
     #[arg(long, value_name = "EXPR")]
     domain: String,
     /// Count and note what would be refused, and refuse nothing
@@ -56,7 +60,22 @@ pub(crate) struct GuardArgs {
 }
 
 pub(crate) async fn run(args: GuardArgs, url_was_typed: bool, output: Output) -> Result<Exit, Failure> {
-    let resource = SqliteResource::parse(&args.resource)?;
+    match Resource::parse(&args.resource)? {
+        Resource::Sqlite(database) => guard_table(&database, args, url_was_typed, output).await,
+        Resource::File(file) => guard_file(&file, args, url_was_typed, output).await,
+    }
+}
+
+async fn guard_table(
+    resource: &SqliteResource,
+    args: GuardArgs,
+    url_was_typed: bool,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let Some(table) = &args.table else {
+        return Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", resource.typed))
+            .then(format!("fencepost guard {} TABLE --domain EXPR", resource.typed)));
+    };
     let expression = DomainExpression::new(&args.domain)?;
     let mode = if args.observe { Mode::Observe } else { Mode::Enforce };
     let by_hand = by_hand(&args)?;
@@ -66,10 +85,58 @@ pub(crate) async fn run(args: GuardArgs, url_was_typed: bool, output: Output) ->
         None if !url_was_typed && is_receiver(&connection) => None,
         None => Some(from_coordinator(&args).await?),
     };
-    let guarded = guard(&mut connection, &args.table, &expression, mode, seed.as_ref());
+    let guarded = guard(&mut connection, table, &expression, mode, seed.as_ref());
     let guarded = guarded.map_err(|error| resource.failed(error))?;
-    tell(&guarded, &resource, &expression, output)?;
+    tell(&guarded, resource, &expression, output)?;
     Ok(Exit::Done)
+}
+
+async fn guard_file(
+    resource: &FileResource,
+    args: GuardArgs,
+    url_was_typed: bool,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let typed = &resource.typed;
+    let again = format!("fencepost guard {typed} --domain NAME");
+    if args.table.is_some() {
+        return Err(Failure::new(Exit::Usage, format!("{typed} is a file and has no tables")).then(again));
+    }
+    if args.observe {
+        let what = "--observe: nothing can stand between a file and the programs that write it";
+        return Err(Failure::new(Exit::Usage, what).then(format!("{again}; fencepost audit {typed} tells afterwards")));
+    }
+    let domain = Domain::new(&args.domain)?;
+    let seed = match by_hand(&args)? {
+        Some(seed) => Some(seed),
+        // A receiver keeps what it knows.
+        None if !url_was_typed && !is_first_guard(resource)? => None,
+        None => Some(from_coordinator(&args).await?),
+    };
+    let guarded = resource.receiver.guard(&domain, seed.as_ref()).map_err(|error| resource.failed(error))?;
+    if output.json {
+        output.json(&json!({
+            "domain": guarded.domain,
+            "receiver_created": guarded.receiver_created,
+            "refused": refused_json(&guarded.refused),
+        }))?;
+        return Ok(Exit::Done);
+    }
+    output.line(&format!("guarded {typed} for domain {}: `fencepost write` refuses older tokens", guarded.domain))?;
+    tell_refused(&guarded.refused, output)?;
+    let domain = shell::word(guarded.domain.as_str());
+    output.line(&format!("next: fencepost run {domain} --advance {typed} -- COMMAND"))?;
+    Ok(Exit::Done)
+}
+
+/// Asked before the coordinator is, so that a folder that is not there is not hidden by one that does not answer.
+fn is_first_guard(resource: &FileResource) -> Result<bool, Failure> {
+    match resource.receiver.status() {
+        Ok(_) => Ok(false),
+        // Guarded before and unguarded since, or never: only the receiver can tell, and it takes a seed in both cases.
+        Err(MaintenanceError::Closed(_)) => Ok(true),
+        Err(error) => Err(resource.failed(error)),
+    }
 }
 
 fn by_hand(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
@@ -107,14 +174,27 @@ pub(crate) fn next_token(snapshot: &LiveSnapshot) -> Result<Token, Failure> {
     })
 }
 
+/// Live leases that a receiver does not accept, for programs.
+pub(crate) fn refused_json(refused: &[LiveLease]) -> Value {
+    refused.iter().map(|lease| json!({"domain": lease.domain, "token": lease.token})).collect()
+}
+
+/// The same for people.
+pub(crate) fn tell_refused(refused: &[LiveLease], output: Output) -> Result<(), Failure> {
+    refused.iter().try_for_each(|lease| {
+        output.line(&format!(
+            "  {} with token {} is not accepted here: its holder has to acquire anew",
+            lease.domain, lease.token
+        ))
+    })
+}
+
 fn tell(
     guarded: &Guarded,
     resource: &SqliteResource,
     expression: &DomainExpression,
     output: Output,
 ) -> Result<(), Failure> {
-    let refused: Vec<_> =
-        guarded.refused.iter().map(|lease| json!({"domain": lease.domain, "token": lease.token})).collect();
     let mode = guarded.mode.as_str();
     if output.json {
         return output.json(&json!({
@@ -122,7 +202,7 @@ fn tell(
             "domain": expression.as_str(),
             "mode": mode,
             "receiver_created": guarded.receiver_created,
-            "refused": refused,
+            "refused": refused_json(&guarded.refused),
         }));
     }
     let what = match guarded.mode {
@@ -130,12 +210,7 @@ fn tell(
         Mode::Observe => "writes without the row's token are noted, and go through",
     };
     output.line(&format!("guarded {} ({mode}): {what}", guarded.table))?;
-    for lease in &guarded.refused {
-        output.line(&format!(
-            "  {} with token {} is not accepted here: its holder has to acquire anew",
-            lease.domain, lease.token
-        ))?;
-    }
+    tell_refused(&guarded.refused, output)?;
     output.line(&format!("next: fencepost audit {}", resource.typed))?;
     if guarded.mode == Mode::Observe {
         let (table, domain) = (shell::word(&guarded.table), shell::word(expression.as_str()));

@@ -2,11 +2,17 @@ use std::ffi::OsString;
 
 use clap::Args;
 use fencepost_core::{Token, fence::Condition};
+use fencepost_receiver::file::Content;
 use fencepost_rusqlite::{Fence, Observation, Status, fences, observations, status};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResource};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::Output,
+    resource::{FileResource, Resource, SqliteResource},
+};
 
 /// Most rows of a list.
 const ROWS: u32 = 1_000;
@@ -16,21 +22,76 @@ const ROWS: u32 = 1_000;
 #[command(after_long_help = "\
 A receiver that accepts nothing says why and exits 81. It changes nothing.")]
 pub(crate) struct StatusArgs {
-    /// The database, as sqlite:PATH
+    /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
-    /// List the fences, at most 1000
+    /// List the fences of a database, at most 1000
     #[arg(long)]
     fences: bool,
-    /// List what guards in observe mode have noted, newest first, at most 1000
+    /// List what guards of a database in observe mode have noted, newest first, at most 1000
     #[arg(long)]
     observations: bool,
 }
 
 pub(crate) fn run(args: StatusArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = SqliteResource::parse(&args.resource)?;
+    match Resource::parse(&args.resource)? {
+        Resource::Sqlite(database) => of_database(&database, &args, output),
+        Resource::File(file) if args.fences || args.observations => {
+            let what = format!("{} is a file: it has one fence, and nothing can be observed", file.typed);
+            Err(Failure::new(Exit::Usage, what).then(format!("fencepost status {}", file.typed)))
+        }
+        Resource::File(file) => of_file(&file, output),
+    }
+}
+
+fn of_file(resource: &FileResource, output: Output) -> Result<Exit, Failure> {
+    let status = resource.receiver.status().map_err(|error| resource.failed(error))?;
+    let (is_open, why) = match status.condition {
+        Condition::Open => (true, None),
+        Condition::Closed(why) => (false, Some(why)),
+    };
+    if output.json {
+        output.json(&json!({
+            "condition": if is_open { "open" } else { "closed" },
+            "why": why,
+            "issuer": status.issuer,
+            "domain": status.domain,
+            "known_epoch": status.known_epoch,
+            "floor": status.floor,
+            "unfenced_floor": status.unfenced_floor,
+            "fence": status.fence,
+            "horizon": status.horizon,
+            "operations": status.operations,
+            "pending": status.pending,
+            "content": status.content,
+            "counter": status.incarnation.counter,
+            "recovery": status.incarnation.recovery,
+        }))?;
+    } else {
+        let token = |token: Option<Token>| token.map_or_else(|| "none".to_owned(), |token| token.to_string());
+        let content = |content: Content| format!("{} bytes, {content}", content.bytes);
+        for (name, value) in [
+            ("condition", why.map_or_else(|| "open".to_owned(), |why| format!("closed: {why}"))),
+            ("issuer", status.issuer.to_string()),
+            ("domain", status.domain.to_string()),
+            ("known epoch", status.known_epoch.to_string()),
+            ("floor", token(status.floor)),
+            ("unfenced floor", token(status.unfenced_floor)),
+            ("fence", token(status.fence)),
+            ("horizon", token(status.horizon)),
+            ("operations", status.operations.to_string()),
+            ("under way", if status.pending { "a write" } else { "nothing" }.to_owned()),
+            ("accepted", status.content.map_or_else(|| "no content yet".to_owned(), content)),
+        ] {
+            output.line(&format!("{name:<15} {value}"))?;
+        }
+    }
+    why.map_or(Ok(Exit::Done), |why| Err(resource.closed(why)))
+}
+
+fn of_database(resource: &SqliteResource, args: &StatusArgs, output: Output) -> Result<Exit, Failure> {
     let connection = resource.connect()?;
     let read = || -> Result<_, fencepost_rusqlite::MaintenanceError> {
-        Ok((status(&connection)?, listed_fences(&args, &connection)?, listed_observations(&args, &connection)?))
+        Ok((status(&connection)?, listed_fences(args, &connection)?, listed_observations(args, &connection)?))
     };
     let (status, fences, observations) = read().map_err(|error| resource.failed(error))?;
     if output.json {

@@ -1,31 +1,50 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use fencepost_rusqlite::unguard;
 use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::SqliteResource};
+use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource};
 
-/// Remove the guard of a table
+/// Remove the guard of a table or a file
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 From then on any client can change the table. The database keeps every fence and operation record, so guarding it again \
-lets no old token back in.")]
+lets no old token back in. A file without its guard takes no `fencepost write` until it is guarded again.")]
 pub(crate) struct UnguardArgs {
-    /// The database, as sqlite:PATH
+    /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
-    /// The table
-    table: String,
+    /// The table, of a database
+    table: Option<String>,
 }
 
 pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = SqliteResource::parse(&args.resource)?;
-    let mut connection = resource.connect()?;
-    unguard(&mut connection, &args.table).map_err(|error| resource.failed(error))?;
-    if output.json {
-        output.json(&json!({"table": args.table, "mode": null}))?;
-    } else {
-        output.line(&format!("{} has no guard any more: any client can change it", args.table))?;
+    match (Resource::parse(&args.resource)?, args.table) {
+        (Resource::Sqlite(database), Some(table)) => {
+            let mut connection = database.connect()?;
+            fencepost_rusqlite::unguard(&mut connection, &table).map_err(|error| database.failed(error))?;
+            if output.json {
+                output.json(&json!({"table": table, "mode": null}))?;
+            } else {
+                output.line(&format!("{table} has no guard any more: any client can change it"))?;
+            }
+            Ok(Exit::Done)
+        }
+        (Resource::File(file), None) => {
+            file.receiver.unguard().map_err(|error| file.failed(error))?;
+            if output.json {
+                output.json(&json!({"mode": null}))?;
+            } else {
+                output.line(&format!("{} has no guard any more: every fenced write is refused", file.typed))?;
+            }
+            Ok(Exit::Done)
+        }
+        (Resource::Sqlite(database), None) => {
+            Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", database.typed))
+                .then(format!("fencepost unguard {} TABLE", database.typed)))
+        }
+        (Resource::File(file), Some(_)) => {
+            Err(Failure::new(Exit::Usage, format!("{} is a file and has no tables", file.typed))
+                .then(format!("fencepost unguard {}", file.typed)))
+        }
     }
-    Ok(Exit::Done)
 }

@@ -104,6 +104,8 @@ impl<'a> Carrier<'a> {
                 is_told = true;
                 self.say(Order::Stop).await;
             }
+            // A look that came after the last line would be of no use.
+            let pause = self.last_line().since(BootClock.now()).clamp(Duration::from_millis(1), glance);
             tokio::select! {
                 report = self.link.hear() => match report {
                     Ok(Some(Report::Started(pid))) => status.started(pid),
@@ -125,7 +127,7 @@ impl<'a> Carrier<'a> {
                     }
                 }
                 Some(loss) = self.losses.recv() => self.loss = Some(loss),
-                () = sleep(glance) => {
+                () = sleep(pause) => {
                     if self.look_at_the_leases().await {
                         return Ok(self.carried(true));
                     }
@@ -151,7 +153,12 @@ impl<'a> Carrier<'a> {
                 }
             }
         }
-        BootClock.now() >= self.until.before_millis(self.ask.limits.margin_ms / 2)
+        BootClock.now() >= self.last_line()
+    }
+
+    /// When this process kills what the warden should have killed by then.
+    fn last_line(&self) -> Moment {
+        self.until.before_millis(self.ask.limits.margin_ms / 2)
     }
 
     /// A warden that is gone shows when it is listened to.
@@ -180,7 +187,7 @@ impl<'a> Carrier<'a> {
         let mut pause = Duration::from_millis(1);
         loop {
             let is_done = self.warden.try_wait()?.is_some();
-            if is_done || (was_started && BootClock.now() >= self.until.before_millis(self.ask.limits.margin_ms / 2)) {
+            if is_done || (was_started && BootClock.now() >= self.last_line()) {
                 break;
             }
             sleep(pause).await;

@@ -1,0 +1,89 @@
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, ErrorKind},
+    path::PathBuf,
+};
+
+use clap::Args;
+use fencepost_testkit::history::{Malformed, Report, Violation, check, read};
+use serde_json::json;
+
+use crate::{exit::Exit, failure::Failure, output::Output, shell};
+
+/// Check a history of calls and answers: was anything applied that must not have been?
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+A history has one JSON object a line; docs/history-format.md has the fields, and any program can write one:
+
+  {\"call\":1,\"who\":\"A\",\"do\":\"write\",\"domain\":\"d\",\"token\":\"0.8\",\"value\":\"x\"}
+  {\"answer\":1,\"got\":\"applied\"}
+
+Exits 0 when every answer can be explained, and 1 with the shortest story of each one that cannot, or where so many calls \
+overlap that nothing can be said. A history that breaks a rule of the format exits 64 with the line, and is not checked.")]
+pub(crate) struct CheckArgs {
+    /// The history; - is standard input
+    history: PathBuf,
+}
+
+pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
+    let name = args.history.display();
+    let unreadable = |error: &io::Error| {
+        let exit = match error.kind() {
+            ErrorKind::PermissionDenied => Exit::Denied,
+            _ => Exit::Configuration,
+        };
+        Failure::new(exit, format!("the history {name} cannot be read: {error}"))
+            .then(format!("ls -l {}", shell::word(&name.to_string())))
+    };
+    let input: Box<dyn BufRead> = if args.history.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(&args.history).map_err(|error| unreadable(&error))?))
+    };
+    let history = read(input).map_err(|malformed| match malformed {
+        Malformed::Io(error) if error.kind() == ErrorKind::InvalidData => {
+            Failure::new(Exit::Usage, format!("{name}: the history is not UTF-8"))
+                .then("write one JSON object a line: docs/history-format.md")
+        }
+        Malformed::Io(error) => unreadable(&error),
+        Malformed::Line { .. } => Failure::new(Exit::Usage, format!("{name}: {malformed}; nothing was checked"))
+            .then("correct that line: docs/history-format.md; `fencepost help check` has an example"),
+    })?;
+    let report = check(&history);
+    if output.json {
+        output.json(&json!({
+            "calls": report.calls,
+            "unknown": report.unknown,
+            "registers": report.registers,
+            "violations": report.violations.iter().map(|Violation { invariant, what, story }| {
+                json!({"invariant": invariant, "what": what, "story": story})
+            }).collect::<Vec<_>>(),
+            "undecided": report.undecided,
+        }))?;
+    } else {
+        tell(&report, output)?;
+    }
+    let is_explained = report.violations.is_empty() && report.undecided.is_empty();
+    Ok(if is_explained { Exit::Done } else { Exit::Findings })
+}
+
+fn tell(report: &Report, output: Output) -> Result<(), Failure> {
+    for violation in &report.violations {
+        output.line(&output.strong(&format!("{}: {}", violation.invariant, violation.what)))?;
+        for line in &violation.story {
+            output.line(&format!("  {line}"))?;
+        }
+    }
+    for register in &report.undecided {
+        output.line(&format!("undecided: {register} has too many calls under way at a time"))?;
+    }
+    let looked_at = format!(
+        "{} calls, {} of them with an unknown outcome, on {} registers",
+        report.calls, report.unknown, report.registers
+    );
+    let found = match (report.violations.len(), report.undecided.len()) {
+        (0, 0) => "every answer can be explained".to_owned(),
+        (violations, undecided) => format!("{violations} violations, {undecided} undecided"),
+    };
+    output.line(&format!("{looked_at}: {found}"))
+}

@@ -1,0 +1,80 @@
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+};
+
+use clap::Args;
+use fencepost_core::fence::{Rejection, Verdict};
+use fencepost_receiver::WriteError;
+use serde_json::json;
+
+use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource, verdict};
+
+/// Copy a guarded file to standard output, raising its fence first
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+For a read that a write will be based on: no older token changes the file after it. Once the fence is raised (by this, \
+or by `fencepost run --advance`), plain reads do as well. A read that nothing is based on needs no token: use `cat`.
+
+  fencepost run report -- sh -c 'fencepost read file:n | ./next | fencepost write file:n'
+
+Exits 81 when the token is stale, and 78 when there is no file yet: the fence is raised all the same.
+With --json: {\"verdict\":\"applied\",\"result\":{\"bytes\":…,\"text\":…}}; a file that is not UTF-8 is refused then.")]
+pub(crate) struct ReadArgs {
+    /// The file, as file:PATH
+    resource: OsString,
+    /// The grant as one line of JSON [default: FENCEPOST_GRANT]
+    #[arg(long, value_name = "JSON")]
+    grant: Option<String>,
+}
+
+pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
+    let resource = Resource::parse(&args.resource)?;
+    let file = match &resource {
+        Resource::File(file) => file,
+        Resource::Sqlite(database) => {
+            return Err(Failure::new(Exit::Usage, format!("{} is read by SQL, not by a pipe", database.typed))
+                .then(format!("fencepost advance {}; then read with any client", database.typed)));
+        }
+    };
+    let Some(grant) = verdict::grant(args.grant)? else {
+        return verdict::rejected(&resource, &Rejection::Missing, output);
+    };
+    let verdict = file.receiver.read(&grant).map_err(|error| match error {
+        WriteError::Invalid(invalid) => invalid.into(),
+        WriteError::Mutation(never) => match never {},
+        WriteError::Unavailable(cause) => file.unavailable(&cause),
+        WriteError::Misused(rule) => Failure::new(Exit::Bug, rule),
+        error @ WriteError::Unknown { .. } => {
+            Failure::new(Exit::Unknown, error.to_string()).then("run the same command again")
+        }
+    })?;
+    let content = match verdict {
+        Verdict::Applied(content) | Verdict::Replayed(content) => content,
+        Verdict::Rejected(rejection) => return verdict::rejected(&resource, &rejection, output),
+    };
+    let path = file.receiver.path().display();
+    let Some(mut content) = content else {
+        let what = format!("there is no file at {path} yet; the fence is at {}", grant.token);
+        return Err(Failure::new(Exit::Configuration, what).then(format!("fencepost write {}", file.typed)));
+    };
+    let unreadable = |error: io::Error| {
+        Failure::new(Exit::CannotWrite, format!("{path} cannot be read: {error}")).then("run the same command again")
+    };
+    if output.json {
+        let mut bytes = Vec::new();
+        content.read_to_end(&mut bytes).map_err(unreadable)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Failure::new(Exit::Usage, format!("{path} is not UTF-8, and JSON has no other text"))
+                .then("the same command without --json")
+        })?;
+        output.json(&json!({"verdict": "applied", "result": {"bytes": text.len(), "text": text}}))?;
+        return Ok(Exit::Done);
+    }
+    let mut stdout = io::stdout().lock();
+    io::copy(&mut content, &mut stdout).and_then(|_| stdout.flush()).map_err(|error| {
+        Failure::new(Exit::CannotWrite, format!("{path} was not copied to standard output: {error}"))
+            .then("run the same command again")
+    })?;
+    Ok(Exit::Done)
+}

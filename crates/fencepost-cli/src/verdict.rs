@@ -1,0 +1,117 @@
+//! Grants as they are handed to a command, and what a receiver says to them.
+
+use std::env;
+
+use fencepost_core::{
+    Grant, Token,
+    fence::{Rejection, Verdict},
+};
+use fencepost_wire::GrantJson;
+use serde_json::{Value, json};
+
+use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource};
+
+/// The grant that was typed, or the one that `run` or `acquire --export` has left.
+///
+/// # Errors
+/// When it cannot be read, or differs from the token beside it.
+pub(crate) fn grant(typed: Option<String>) -> Result<Option<Grant>, Failure> {
+    let from_environment = typed.is_none();
+    let line = match typed {
+        Some(line) => line,
+        None => match env::var("FENCEPOST_GRANT") {
+            Ok(line) if !line.is_empty() => line,
+            Ok(_) | Err(env::VarError::NotPresent) => return Ok(None),
+            Err(env::VarError::NotUnicode(_)) => return Err(malformed("is not UTF-8")),
+        },
+    };
+    let grant = GrantJson::parse(&line).map_err(|error| malformed(&error.to_string()))?;
+    if from_environment && let Ok(token) = env::var("FENCEPOST_TOKEN") {
+        let token: Token = token.parse()?;
+        if token != grant.token {
+            let what = format!("FENCEPOST_TOKEN is {token} and FENCEPOST_GRANT has {}", grant.token);
+            return Err(Failure::new(Exit::Usage, what)
+                .then("take both from one acquire: eval \"$(fencepost acquire DOMAIN --export)\""));
+        }
+    }
+    Ok(Some(grant))
+}
+
+fn malformed(why: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("grant: {why}"))
+        .then("take it from an acquire: eval \"$(fencepost acquire DOMAIN --export)\"")
+}
+
+/// Says that a receiver refused, as the failure to end with.
+///
+/// # Errors
+/// Always.
+pub(crate) fn rejected(resource: &Resource, rejection: &Rejection, output: Output) -> Result<Exit, Failure> {
+    if output.json {
+        output.json(&json(&Verdict::<Value>::Rejected(rejection.clone())))?;
+    }
+    let typed = resource.typed();
+    let failure = Failure::new(Exit::Rejected, format!("{typed}: rejected: {rejection}"));
+    let status = format!("fencepost status {typed}");
+    Err(match rejection {
+        Rejection::Closed(why) => resource.closed(*why),
+        Rejection::Missing => failure.then("eval \"$(fencepost acquire DOMAIN --export)\", or --grant JSON"),
+        Rejection::Stale { .. } | Rejection::NotCurrent => {
+            failure.then("stop the work: another owner has come; then acquire anew: fencepost acquire DOMAIN")
+        }
+        Rejection::UnknownEpoch { .. } => {
+            let form = match resource {
+                Resource::Sqlite(_) => "TABLE --domain EXPR",
+                Resource::File(_) => "--domain NAME",
+            };
+            failure
+                .detail("the coordinator began a new epoch that this receiver was never told of")
+                .then(format!("guard it again, naming the coordinator: fencepost guard {typed} {form} --url URL"))
+        }
+        Rejection::OperationConflict => failure.then("another id for another content; the same id only for a retry"),
+        Rejection::WrongIssuer
+        | Rejection::WrongDomain
+        | Rejection::WrongContract
+        | Rejection::Unverified
+        | Rejection::OperationInProgress
+        | Rejection::OperationTooOld => failure.then(status),
+    })
+}
+
+/// A verdict, as programs read it.
+pub(crate) fn json(verdict: &Verdict<Value>) -> Value {
+    let accepted = |name: &str, result: &Value| {
+        if result.is_null() { json!({"verdict": name}) } else { json!({"verdict": name, "result": result}) }
+    };
+    match verdict {
+        Verdict::Applied(result) => accepted("applied", result),
+        Verdict::Replayed(result) => accepted("replayed", result),
+        Verdict::Rejected(rejection) => refusal(rejection),
+    }
+}
+
+fn refusal(rejection: &Rejection) -> Value {
+    let mut value = json!({"verdict": "rejected", "reason": rejection.code()});
+    match rejection {
+        Rejection::Stale { presented, least_accepted, by } => {
+            value["presented"] = json!(presented);
+            value["least_accepted"] = json!(least_accepted);
+            value["by"] = json!(by);
+        }
+        Rejection::UnknownEpoch { presented, known } => {
+            value["presented"] = json!(presented);
+            value["known_epoch"] = json!(known);
+        }
+        Rejection::Closed(why) => value["why"] = json!(why),
+        Rejection::Missing
+        | Rejection::WrongDomain
+        | Rejection::WrongContract
+        | Rejection::WrongIssuer
+        | Rejection::Unverified
+        | Rejection::OperationConflict
+        | Rejection::OperationInProgress
+        | Rejection::OperationTooOld
+        | Rejection::NotCurrent => {}
+    }
+    value
+}
