@@ -34,6 +34,15 @@ struct Caller {
     secret: Option<SecretHash>,
 }
 
+/// What came of a look at what waits.
+pub(super) enum Decided {
+    Nothing,
+    /// Nothing has to become durable: the answers may go.
+    Speak(Vec<Reply>),
+    /// The answers wait for the disk.
+    Sync,
+}
+
 /// An answer for a worker.
 pub(super) struct Reply {
     pub(super) to: Address,
@@ -123,13 +132,13 @@ impl Coordinator {
         }
     }
 
-    /// Decides all that waits, as one batch; whether there is something to sync or to say.
-    pub(super) fn decide(&mut self, now_us: u64) -> bool {
-        if self.syncing.is_some() {
-            return false;
+    /// Decides all that waits, as one batch, when nothing is being synced.
+    pub(super) fn decide(&mut self, now_us: u64) -> Decided {
+        if self.syncing.is_some() || self.waiting.is_empty() && self.wakeup_us().is_none_or(|due| due > now_us) {
+            return Decided::Nothing;
         }
         let now = self.moment(now_us);
-        let Some(leases) = &mut self.leases else { return false };
+        let Some(leases) = &mut self.leases else { return Decided::Nothing };
         let mut output = leases.tick(now);
         for (received_us, call) in self.waiting.drain(..) {
             self.next_ticket += 1;
@@ -143,8 +152,11 @@ impl Coordinator {
             self.callers.insert(ticket, caller);
             output.join(leases.step(ticket, call.command, now));
         }
+        if output.records().is_empty() {
+            return Decided::Speak(self.speak(output.committed(), now_us));
+        }
         self.syncing = Some((output.records().to_vec(), output));
-        true
+        Decided::Sync
     }
 
     /// Whether a grant is on its way to the disk: the worst moment for a crash.
@@ -201,9 +213,9 @@ impl Coordinator {
         output.committed().answers.pop().map(|(_, answer)| answer)
     }
 
-    /// When it has something to do by itself, in microseconds of virtual time.
+    /// When it has something to do by itself, in microseconds of virtual time. Not while it syncs.
     pub(super) fn wakeup_us(&self) -> Option<u64> {
-        let at = self.leases.as_ref()?.next_wakeup()?;
+        let at = self.leases.as_ref().filter(|_| self.syncing.is_none())?.next_wakeup()?;
         Some((at.as_millis() + self.zero_ms) * 1_000)
     }
 }

@@ -5,7 +5,7 @@ use super::{Fault, Run, Settings, simulate};
 /// A seed that broke a promise, with the smallest settings under which it still does.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed.
+    /// The seed; after shrinking it may be a neighbour of the one that was run first.
     pub seed: u64,
     /// The settings, shrunk.
     pub settings: Settings,
@@ -37,12 +37,17 @@ pub fn find(seeds: impl IntoIterator<Item = u64>, settings: &Settings) -> Option
     Some(shrink(Failure { seed, settings: settings.clone(), run }))
 }
 
-/// Leaves out kinds of faults, workers and time as long as the seed still fails.
+/// How many seeds are tried under smaller settings: under other settings one seed has another story.
+const NEIGHBOURS: u64 = 8;
+
+/// Leaves out kinds of faults, workers and time as long as the seed, or one near it, still fails.
 fn shrink(mut failure: Failure) -> Failure {
     loop {
         let smaller = candidates(&failure.settings).into_iter().find_map(|settings| {
-            let run = simulate(failure.seed, &settings);
-            run.is_broken(&settings).then_some(Failure { seed: failure.seed, settings, run })
+            (0..NEIGHBOURS).map(|step| failure.seed.wrapping_add(step)).find_map(|seed| {
+                let run = simulate(seed, &settings);
+                run.is_broken(&settings).then(|| Failure { seed, settings: settings.clone(), run })
+            })
         });
         match smaller {
             Some(smaller) => failure = smaller,

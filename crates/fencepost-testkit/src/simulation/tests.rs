@@ -36,7 +36,7 @@ fn no_promise_is_broken_and_no_update_lost_with_a_fence_on_acquire() {
 /// The difference that a fence on acquire makes: without it updates are lost, and nothing else is broken.
 #[test]
 fn updates_are_lost_without_a_fence_on_acquire() {
-    let settings = Settings { fence_on_acquire: false, ..settings() };
+    let settings = Settings { fence_on_acquire: false, workers: 6, domains: 1, ..settings() };
     let runs: Vec<_> = (0..SEEDS).map(|seed| simulate(seed, &settings)).collect();
     assert!(runs.iter().all(|run| run.violations.is_empty()));
     let lost: usize = runs.iter().map(|run| run.lost_updates).sum();

@@ -7,7 +7,7 @@ use fencepost_core::Issuer;
 
 use super::{
     Run,
-    coordinator::{Coordinator, Reply},
+    coordinator::{Coordinator, Decided, Reply},
     network::{Link, Network},
     random::Random,
     record::Record,
@@ -171,7 +171,6 @@ impl World {
                 false => {
                     self.tick_us = None;
                     self.decide();
-                    self.schedule_tick();
                 }
             },
             Happening::Crash { start } if start != self.coordinator.start => {}
@@ -212,10 +211,14 @@ impl World {
 
     /// Lets the coordinator decide what waits, and sends it to the disk.
     pub(super) fn decide(&mut self) {
-        if !self.coordinator.decide(self.now_us) {
-            return;
+        match self.coordinator.decide(self.now_us) {
+            Decided::Nothing => return self.schedule_tick(),
+            Decided::Speak(replies) => {
+                self.reply(replies);
+                return self.schedule_tick();
+            }
+            Decided::Sync => self.decided_us = self.now_us,
         }
-        self.decided_us = self.now_us;
         if self.settings.mistake == Some(Mistake::AnswerBeforeSync) {
             let replies = self.coordinator.blurt(self.now_us);
             self.reply(replies);
@@ -227,7 +230,6 @@ impl World {
             let until_us = self.random.between(0, sync_us - 1);
             self.after(until_us, Happening::Crash { start });
         }
-        self.schedule_tick();
     }
 
     fn schedule_tick(&mut self) {
