@@ -8,6 +8,7 @@ mod processes;
 
 mod doubts;
 mod environment;
+mod recipes;
 mod several;
 mod signals;
 mod stopping;
