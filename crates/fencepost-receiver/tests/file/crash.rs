@@ -31,8 +31,7 @@ fn die(file: &Guarded, role: &str, step: &str) {
     assert_eq!(status.signal(), Some(ABORTED), "{role} was to die after {step}: {said:?}");
 }
 
-/// Mutants: the rename before the sidecar is saved; a pending write that is never looked at; a record that is taken in
-/// when the write is dropped.
+/// Mutants: the rename before the announcement; a pending write that is never looked at.
 fn assert_all_or_nothing(file: &Guarded, finished: bool, story: &str) {
     let plain = name_of(&fs::read(file.path()).unwrap());
     assert!(matches!(plain.as_deref(), Some("first" | "second")), "a plain reader sees one of the two: {story}");
@@ -94,7 +93,8 @@ fn a_first_write_that_dies_is_finished_or_leaves_no_file() {
     }
 }
 
-/// What a power failure can leave on a disk that reorders, or a hand that tidies up.
+/// What a power failure can leave on a disk that reorders, or a hand that tidies up. Mutant: the record of a dropped write
+/// taken in.
 #[test]
 fn an_announced_write_whose_content_is_damaged_or_gone_is_dropped_and_its_fence_stays() {
     for damage in ["cut", "gone"] {
@@ -130,7 +130,7 @@ fn a_turn_to_settled_that_was_lost_is_found_out_again_even_after_a_foreign_write
     }
 }
 
-/// Mutants: an answer before the rename; a record that is saved after the rename.
+/// Mutant: the rename before the announcement.
 #[test]
 fn a_writer_killed_at_any_moment_has_written_what_it_reported() {
     for parent in file_systems() {

@@ -152,7 +152,7 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Mutants: `>=` for `>` in the horizon; a replay that never raises; a recovery that forgets the fence of a live lease.
+    /// Mutants: `>` for `>=` where records are kept by the horizon; a replay that never raises.
     #[test]
     fn every_history_reads_the_same_from_the_file_and_from_the_reference(steps in prop::collection::vec(step(), 1..60)) {
         let mut pair = Pair::new();
