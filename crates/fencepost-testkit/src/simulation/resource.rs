@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_core::{
-    Domain, Epoch, Invalid, Issuer,
+    Domain, Epoch, Invalid, Issuer, Token,
     fence::{Presented, RecordedResult, Register, Verdict},
     lease::LiveSnapshot,
 };
@@ -66,6 +66,10 @@ impl Resource {
             // A collection that a closed receiver refuses is not made; this one is never closed.
             let _ = self.register.collect(next, &snapshot.leases);
         }
+    }
+
+    pub(super) fn fence(&self, domain: &Domain) -> Option<Token> {
+        self.register.fence(domain)
     }
 
     /// Writes that were based on a value which another write had replaced meanwhile.

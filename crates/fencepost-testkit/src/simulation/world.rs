@@ -16,7 +16,7 @@ use super::{
     wishes::{Address, Happening, ToCoordinator, ToResource, ToWorker},
     worker::Worker,
 };
-use crate::history;
+use crate::history::{self, Answer as Got, Doing};
 
 pub(super) struct World {
     pub(super) settings: Settings,
@@ -185,6 +185,15 @@ impl World {
             Happening::Collect(snapshot) => {
                 self.record.note(self.now_us, format!("the resource is collected up to {:?}", snapshot.next_token));
                 self.resource.collect(&snapshot);
+                // Live leases got their fence by the ordinary decision: to the history, advances by the collector.
+                for lease in
+                    snapshot.leases.iter().filter(|lease| self.resource.fence(&lease.domain) == Some(lease.token))
+                {
+                    let domain = lease.domain.as_str();
+                    let (call, line) = self.record.call(self.now_us, "the collector", Doing::Advance, domain);
+                    line.token = Some(lease.token.to_decimal());
+                    self.record.answer(self.now_us, call, Got::Applied);
+                }
             }
             Happening::ToWorker(to, _) | Happening::Wake { who: to, .. } | Happening::Beat { who: to }
                 if !self.lives(to) => {}
