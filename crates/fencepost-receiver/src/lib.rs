@@ -7,6 +7,7 @@
 //! what the receiver is able to promise, and [`advance`](Receiver::advance).
 //!
 //! * [`MemoryReceiver`] is the reference: a lock around the register that the core defines.
+//! * `file` (feature `file`) replaces a whole file atomically, with its fence and operation records beside it.
 //! * [`WriteError`] and [`AdvanceError`] say of every failure whether it can have happened and whether a retry is
 //!   safe. A refusal is not among them: that is a [`Verdict`](fencepost_core::fence::Verdict).
 //! * [`ReceiverSeed`] is what a receiver is guarded or recovered with.

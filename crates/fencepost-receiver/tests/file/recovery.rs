@@ -174,3 +174,19 @@ fn what_a_collection_forgot_stays_shut_out() {
     assert_eq!(collected.refused, [live("f", "0.3")]);
     assert_eq!(file.write("0.9", b"z"), Verdict::Applied(content(b"z")));
 }
+
+/// What has taken effect is still there when only the sidecar is lost, so a retry of it must not be taken for new.
+#[test]
+fn an_operation_whose_record_was_lost_takes_no_second_effect_after_the_recovery() {
+    let file = Guarded::new();
+    let op = operation("x", b"first").born(token("0.9"));
+    let first = file.receiver.write(&grant("0.9"), Some(&op), &b"first"[..]).unwrap();
+    assert!(matches!(first, Verdict::Applied(_)));
+    assert!(matches!(file.write("0.9", b"second"), Verdict::Applied(_)));
+    fs::remove_file(file.beside("fence")).unwrap();
+
+    let noted = file.receiver.incarnation().unwrap();
+    file.receiver.recover(&domain("f"), &noted, &seed().with_snapshot(token("0.11"), Vec::new())).unwrap();
+    let again = file.receiver.write(&grant("0.12"), Some(&op), &b"first"[..]).unwrap();
+    assert_eq!(rejected(&again), Some(Rejection::OperationTooOld));
+}
