@@ -30,8 +30,8 @@ From then on INSERT, UPDATE, DELETE, REPLACE and upserts of any client are refus
 the row's domain with a token that is not stale. With --observe they are counted and noted instead: for the first days. \
 Running it again changes mode or expression, and takes in new columns and indexes.
 
-A guarded file takes part in `fencepost read` and `fencepost write`, which keep .NAME.fence and .NAME.lock beside it. No \
-file can refuse other programs; `fencepost audit file:PATH` tells afterwards that one has written.
+A guarded file is changed by `fencepost write`, which keeps .NAME.fence, .NAME.fence-spare and .NAME.lock beside it: they \
+belong to it and stay. No file can refuse other programs; `fencepost audit file:PATH` tells afterwards that one has written.
 
 The first guard of a database or file asks the coordinator who it is, what is live and which token comes next. Where it cannot \
 be reached, an operator vouches for that by hand: --issuer NAME --epoch N --floor TOKEN.")]

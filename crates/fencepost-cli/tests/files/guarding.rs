@@ -1,0 +1,122 @@
+//! `guard`, `unguard`, `status`, `audit`, `advance` and `collect` on files.
+
+use std::{fs, os::unix::fs::symlink};
+
+use serde_json::json;
+
+use crate::{
+    common::{Server, Shell},
+    grant,
+};
+
+#[test]
+fn a_file_is_guarded_before_it_is_there_and_again_without_the_coordinator() {
+    let mut server = Server::start();
+    let shell = server.shell();
+    let guarded = shell.run(&["guard", "file:f", "--domain", "f", "--json"]).exits(0).json();
+    assert_eq!(guarded, json!({"domain": "f", "receiver_created": true, "refused": []}));
+    assert!(shell.path(".f.fence").exists() && !shell.path("f").exists());
+    server.kill();
+    let again = shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    assert_eq!(again.next("fencepost run"), "fencepost run f --advance file:f -- COMMAND");
+    let other = shell.run(&["guard", "file:f", "--domain", "g"]).exits(81);
+    assert!(other.stderr.contains("belongs to domain f"), "{}", other.stderr);
+}
+
+#[test]
+fn a_first_guard_needs_the_coordinator_or_an_operator_who_vouches() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    let unreachable = shell.run(&["guard", "file:f", "--domain", "f"]).exits(69);
+    assert!(unreachable.stderr.contains("--issuer NAME --epoch N --floor TOKEN"), "{}", unreachable.stderr);
+    let by_hand = ["guard", "file:f", "--domain", "f", "--issuer", "prod", "--epoch", "7", "--floor", "7.100"];
+    shell.run(&by_hand).exits(0);
+    let status = shell.run(&["status", "file:f", "--json"]).exits(0).json();
+    assert_eq!(
+        (&status["issuer"], &status["known_epoch"], &status["domain"]),
+        (&json!("prod"), &json!(7), &json!("f"))
+    );
+    assert_eq!(status["floor"], ((7_u64 << 43) + 100).to_string());
+}
+
+#[test]
+fn what_cannot_be_guarded_is_refused_with_what_to_do() {
+    let server = Server::start();
+    let shell = server.shell();
+    fs::create_dir(shell.path("folder")).unwrap();
+    fs::write(shell.path("real"), "x").unwrap();
+    symlink("real", shell.path("link")).unwrap();
+    for (arguments, code, says) in [
+        (&["file:", "--domain", "f"][..], 64, "names no file"),
+        (&["file:f", "table", "--domain", "f"], 64, "has no tables"),
+        (&["file:f", "--domain", "f", "--observe"], 64, "--observe"),
+        (&["file:f", "--domain", ""], 64, "domain"),
+        (&["sqlite:f", "--domain", "f"], 64, "which one?"),
+        (&["redis:f", "--domain", "f"], 64, "file:PATH"),
+        (&["file:none/f", "--domain", "f"], 73, "next: mkdir -p "),
+        (&["file:folder", "--domain", "f"], 73, "not a plain file"),
+        (&["file:link", "--domain", "f"], 73, "real"),
+    ] {
+        let ran = shell.run(&[&["guard"], arguments].concat()).exits(code);
+        assert!(ran.stderr.contains(says) && ran.stderr.contains("next: "), "{arguments:?}: {}", ran.stderr);
+    }
+    for command in
+        [&["unguard", "file:f", "t"][..], &["audit", "file:f", "--all-tables"], &["status", "file:f", "--fences"]]
+    {
+        shell.run(command).exits(64);
+    }
+}
+
+#[test]
+fn a_file_without_its_guard_takes_nothing_until_it_is_guarded_again() {
+    let server = Server::start();
+    let shell = server.shell();
+    for command in ["status", "unguard"] {
+        let ran = shell.run(&[command, "file:f"]).exits(81);
+        assert_eq!(ran.next("fencepost guard"), "fencepost guard file:f --domain NAME");
+    }
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let early = grant(&shell, "f");
+    shell.run(&["advance", "file:f", "--grant", &grant(&shell, "f")]).exits(0);
+    shell.run(&["unguard", "file:f"]).exits(0);
+    shell.run(&["advance", "file:f", "--grant", &grant(&shell, "f")]).exits(81);
+    assert_eq!(shell.run(&["audit", "file:f", "--json"]).exits(1).json()["items"][0]["code"], "not_guarded");
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let stale = shell.run(&["advance", "file:f", "--json", "--grant", &early]).exits(81).json();
+    assert_eq!((&stale["verdict"], &stale["reason"]), (&json!("rejected"), &json!("stale")), "the fence is kept");
+}
+
+#[test]
+fn an_audit_tells_that_another_program_has_written() {
+    let server = Server::start();
+    let shell = server.shell();
+    fs::write(shell.path("f"), "0\n").unwrap();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let codes = || -> Vec<String> {
+        let found = shell.run(&["audit", "file:f", "--json"]).json();
+        let items = found["items"].as_array().unwrap().iter();
+        items.map(|item| item["code"].as_str().unwrap().to_owned()).collect()
+    };
+    let before = codes();
+    assert!(!before.contains(&"changed_outside".to_owned()), "{before:?}");
+    fs::write(shell.path("f"), "7\n").unwrap();
+    assert_eq!(codes()[0], "changed_outside");
+    assert!(shell.run(&["audit", "file:f"]).exits(1).stdout.contains("changed_outside"));
+}
+
+#[test]
+fn collecting_forgets_the_fence_and_lets_no_old_token_back_in() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let early = grant(&shell, "f");
+    shell.run(&["advance", "file:f", "--grant", &early]).exits(0);
+    let collected = shell.run(&["collect", "file:f", "--json"]).exits(0).json();
+    assert_eq!((&collected["fences"], &collected["refused"]), (&json!(1), &json!([])));
+    let status = shell.run(&["status", "file:f", "--json"]).exits(0).json();
+    assert_eq!((&status["fence"], &status["unfenced_floor"]), (&json!(null), &collected["unfenced_floor"]));
+    let stale = shell.run(&["advance", "file:f", "--json", "--grant", &early]).exits(81).json();
+    assert_eq!(stale["by"], "unfenced_floor");
+    shell.run(&["advance", "file:f", "--grant", &grant(&shell, "f")]).exits(0);
+    let told = shell.run(&["status", "file:f"]).exits(0).stdout;
+    assert!(told.contains("condition       open"), "{told}");
+}
