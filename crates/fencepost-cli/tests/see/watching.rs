@@ -111,6 +111,17 @@ fn a_coordinator_that_was_killed_is_waited_for_and_what_may_be_missing_is_called
     assert_eq!(history["items"].as_array().unwrap().len(), 2, "the history has what the stream may have missed");
 }
 
+/// Falls when the first frame of a stream carries no id.
+#[test]
+fn a_watcher_that_had_seen_nothing_yet_is_told_of_a_gap_as_well() {
+    let mut server = Server::start();
+    let watcher = Watcher::start(server.shell().command(&["watch", "--json"]));
+    server.kill();
+    server.restart();
+    until("the new stream is open", || watcher.names(None).len() == 3);
+    assert_eq!(watcher.names(None), ["epoch", "epoch", "gap"]);
+}
+
 #[test]
 fn people_get_lines_and_a_count_ends_it() {
     let server = Server::start();
