@@ -13,8 +13,10 @@ fn eight_workers_count_without_losing_an_update_whoever_is_stopped_or_killed() {
     let crowd = Crowd::new(&shell, &["--advance", "file:f"]);
     let tally = crowd.work(|crowd| {
         crowd.disturb(Duration::from_secs(6), 0x5eed);
-        let (late, owner) = crowd.overtake();
-        assert_eq!((late, owner), (81, 0), "the late write, and that of the owner");
+        for _ in 0..2 {
+            let (late, owner) = crowd.overtake();
+            assert_eq!((late, owner), (81, 0), "the late write, and that of the owner");
+        }
     });
     let applied = u64::try_from(tally.applied.len()).unwrap();
     let unreported = u64::try_from(tally.unreported.len()).unwrap();
@@ -28,7 +30,7 @@ fn eight_workers_count_without_losing_an_update_whoever_is_stopped_or_killed() {
         );
     }
     assert!(tally.applied.iter().all(|read| *read < tally.counter), "{tally:?}");
-    assert!(applied > 5 && tally.rejected > 0, "the workers got somewhere, and somebody came late: {tally:?}");
+    assert!(applied > 5 && tally.rejected >= 2, "the workers got somewhere, and somebody came late: {tally:?}");
 }
 
 /// Else the test above would prove nothing.
