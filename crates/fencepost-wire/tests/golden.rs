@@ -6,15 +6,17 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use fencepost_coordinator::{AcquireRequest, Answered, Granted, Opened, RequestCaller};
+use fencepost_coordinator::{
+    AcquireRequest, Answered, Granted, HistoryEntry, HistoryNumber, HistoryPage, Opened, RequestCaller,
+};
 use fencepost_core::{
     BootId, Contract, Correlation, Domain, Epoch, Grant, Holder, Issuer, LeaseId, LockDelay, MaxHold, Metadata,
     MinHold, OperationId, Permission, Reason, RequestId, Secret, Sequence, SessionId, Token, Ttl, Wait,
     fence::{LiveLease, RejectedBy, Rejection},
     lease::{
         AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, ConfirmedLease, EndedLease, Event, EventKind, Filter,
-        Heartbeat, HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, ReleaseRefusal, Released,
-        Reserved, ReservedKind, SessionEnd, SessionRefusal, SessionView, Terms, Version,
+        Heartbeat, HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, QueueView, ReleaseRefusal,
+        Released, Reserved, ReservedKind, SessionEnd, SessionRefusal, SessionView, Terms, Version, WaiterView,
     },
 };
 use fencepost_wire::*;
@@ -167,6 +169,21 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
         metadata: Metadata::new(BTreeMap::from([("host".to_owned(), "db-1".to_owned())]), 15).unwrap(),
     };
     let page = Page { rows: vec![row], next: Some(domain()) };
+    let queue = QueueView {
+        domain: domain(),
+        reserved: Some((ReservedKind::MinHold, 4_000)),
+        waiters: vec![
+            WaiterView {
+                holder: holder(),
+                session: Some(SESSION),
+                waited_ms: 2_000,
+                remaining_ms: 28_000,
+                connected: true,
+            },
+            WaiterView { holder: holder(), session: None, waited_ms: 1_000, remaining_ms: 14_000, connected: false },
+        ],
+        waiting: 7,
+    };
     let answer = |permission| to(AcquireAnswer::new(granted(permission), &issuer()));
     golden(
         "answers",
@@ -183,6 +200,8 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
             ("broken_advisory", to(BreakAnswer::from(Broken { domain: domain(), fence_to: None, already: true }))),
             ("checked", to(CheckAnswer { current: true })),
             ("list", to(LeaseList::from(page.clone()))),
+            ("history", to(HistoryList::from(history()))),
+            ("queue", to(QueueList::from(queue.clone()))),
             ("grant", to(GrantJson::from(&grant()))),
         ]),
     );
@@ -190,12 +209,29 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
     let again: Answered<Heartbeat> = HeartbeatAnswer::from(heartbeat.clone()).into();
     assert_eq!(format!("{:?}", again.answer), format!("{:?}", heartbeat.answer));
     assert_eq!(again.elapsed, Duration::from_millis(3), "rounded down, so that a holder gives up early and not late");
+    assert_eq!(QueueView::from(QueueList::from(queue.clone())), queue);
     let read: Page = LeaseList::from(page.clone()).try_into().unwrap();
     assert_eq!(format!("{read:?}"), format!("{page:?}"));
     let read: Answered<Opened> = SessionOpenedAnswer::from(&opened).try_into().unwrap();
     assert_eq!(format!("{:?}", read.answer), format!("{:?}", opened.answer));
     let read: Answered<SessionView> = SessionAnswer::from(answered(view.clone())).into();
     assert_eq!(format!("{:?}", read.answer), format!("{view:?}"));
+}
+
+/// A break, and before it the grant.
+fn history() -> HistoryPage {
+    let entry = |commit, unix_ms, kind| {
+        let (token, contract) = (Some(token()), Contract::Safety);
+        let event = Event { domain: domain(), lease: LEASE, contract, token, holder: holder(), kind };
+        HistoryEntry { number: HistoryNumber { commit, place: 0 }, unix_ms, event }
+    };
+    let fence_to = Token::from_integer(token().as_u64() + 1).ok();
+    let reason = Some(Reason::new("holder is stuck").unwrap());
+    let end = EventKind::Ended { end: LeaseEnd::Revoked, fence_to, reason, held_ms: 1_000 };
+    HistoryPage {
+        entries: vec![entry(26, Some(1_767_225_601_000), end), entry(25, None, EventKind::Granted { waited_ms: 5 })],
+        next: Some(HistoryNumber { commit: 25, place: 0 }),
+    }
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use fencepost_coordinator::{
     Coordinator, Explain, HistoryEntry, HistoryQuery,
-    embedded::{Embedded, InitOptions, Options, testing::MemoryStore},
+    embedded::{
+        Embedded, InitOptions, Options,
+        testing::{Fault, MemoryStore},
+    },
 };
 use fencepost_core::{
     Reason,
@@ -67,6 +70,25 @@ async fn a_restart_tells_every_kind_of_event_as_it_was_told_before() {
 
     let coordinator = store.open(on(&clock)).unwrap();
     assert_eq!(told(&coordinator).await, before);
+}
+
+/// Falls when the log that is read back after a failed commit is not told, or is told twice.
+#[tokio::test]
+async fn a_commit_that_failed_is_told_if_and_only_if_it_took_effect() {
+    for (fault, grants) in [(Fault::FailNextCommitBefore, 0), (Fault::FailNextCommitAfter, 1)] {
+        let store = MemoryStore::new();
+        let coordinator = store.open(Options::default()).unwrap();
+        let key = session(&coordinator, "a", 60_000).await;
+        acquire(&coordinator, &key, "before").await;
+        store.inject(fault);
+        let lost = coordinator.acquire(waiting(&key, "lost", 0)).await;
+        assert!(lost.is_err(), "{fault:?}");
+        until("commits work again", || async { coordinator.ready().is_ok() }).await;
+        acquire(&coordinator, &key, "after").await;
+        let names: Vec<String> = told(&coordinator).await.iter().map(|entry| entry.event.domain.to_string()).collect();
+        let lost = vec!["lost".to_owned(); grants];
+        assert_eq!(names, [vec!["after".to_owned()], lost, vec!["before".to_owned()]].concat(), "{fault:?}");
+    }
 }
 
 #[tokio::test]
