@@ -5,12 +5,13 @@
 //! go on. Nothing else is decided until a probe shows that commits work again.
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
 use fencepost_core::{
-    Moment,
+    Moment, SessionId,
     lease::{Command, Output},
 };
 
@@ -32,6 +33,8 @@ pub(super) struct Outage {
     ahead: bool,
     /// What has been decided since, by time alone or by a session's first heartbeat: to be committed first.
     owed: Output,
+    /// The sessions that something of it is about. What memory says of them may not be told: a crash would take it back.
+    owed_to: BTreeSet<SessionId>,
     probe_at: Instant,
     backoff: Duration,
 }
@@ -74,6 +77,7 @@ impl Writer {
             why,
             ahead: ahead || was_ahead,
             owed: Output::default(),
+            owed_to: BTreeSet::new(),
             probe_at: Instant::now() + backoff,
             backoff: (backoff * 2).min(LONGEST_BACKOFF),
         });
@@ -140,16 +144,20 @@ impl Writer {
     /// Answers a call that leaves no record, and refuses every other.
     fn answer_without_commit(&mut self, call: Call, now: Moment, answers: &mut Output) {
         let Mode::Outage(outage) = &mut self.mode else { return };
-        let needs_commit = match call.command {
-            Command::Heartbeat { .. } | Command::ReadSession { .. } | Command::Query(_) => false,
+        let (needs_commit, session) = match &call.command {
+            Command::Heartbeat { caller, .. } | Command::ReadSession { caller } => (false, Some(caller.session)),
+            Command::Query(_) => (false, None),
             Command::OpenSession { .. }
             | Command::EndSession { .. }
             | Command::Acquire(_)
             | Command::Release { .. }
-            | Command::Break { .. } => true,
+            | Command::Break { .. } => (true, None),
         };
         if needs_commit || outage.ahead {
             return call.reply.refuse(&outage.why, false);
+        }
+        if session.is_some_and(|session| outage.owed_to.contains(&session)) {
+            return call.reply.refuse(&outage.why, true);
         }
         let output = self.leases.step(call.ticket, call.command, now);
         if output.records().is_empty() {
@@ -158,6 +166,7 @@ impl Writer {
         } else {
             call.reply.refuse(&outage.why, true);
             outage.owed.join(output);
+            outage.owed_to.extend(session);
         }
     }
 

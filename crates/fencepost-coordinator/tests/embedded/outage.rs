@@ -107,6 +107,36 @@ async fn renewals_answered_before_the_outage_stay_true_even_for_a_lease_that_los
     }
 }
 
+/// A renewal is only told when the end of the grace is durable: otherwise the next start keeps the end that the start
+/// before gave, and grants the domain to another while its holder rightly believes in the renewal.
+#[tokio::test]
+async fn a_session_heard_for_the_first_time_in_an_outage_is_promised_nothing_that_a_crash_takes_back() {
+    let (store, clock) = (MemoryStore::new(), clock());
+    let before = store.open(on(&clock)).unwrap();
+    let a = session(&before, "a", 10_000).await;
+    let (held, _) = acquire(&before, &a, "d").await;
+    drop(before);
+
+    let coordinator = store.open(on(&clock)).unwrap();
+    store.inject(Fault::RefuseCommits);
+    clock.advance(4_000);
+    let claim = || Claim::Held(vec![held.acquired.lease]);
+    let mut promised = 0_u64;
+    for _ in 0..3 {
+        clock.advance(1_000);
+        promised = promised.saturating_sub(1_000);
+        if let Ok(beat) = coordinator.heartbeat(&a, claim()).await {
+            promised = beat.answer.remaining_ms;
+        }
+    }
+    drop(coordinator);
+    store.heal();
+
+    let after = store.open(on(&clock)).unwrap();
+    let left = holder(&after, "d").await.map_or(0, |row| row.remaining_ms);
+    assert!(left >= promised, "the holder was promised {promised} ms more, and the coordinator keeps {left} ms");
+}
+
 /// Mutant: with what is owed dropped in `Writer::try_to_resume` the log tells of a second grant of a held domain, and
 /// the next start stops at it.
 #[tokio::test]

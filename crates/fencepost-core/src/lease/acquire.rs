@@ -43,6 +43,9 @@ impl Step<'_> {
             Some(RequestPlace::Waiting(domain)) => return self.take_over(ticket, &domain, acquire),
             None => {}
         }
+        if session.ended_holds.len() >= limits::ENDED_HOLDS {
+            return Some(Err(AcquireRefusal::LimitReached { limit: "ended_holds" }));
+        }
         let held_here = self.state.places.get(&acquire.domain).and_then(|place| place.lease);
         if let Some(lease) = held_here.filter(|lease| self.state.leases[lease].session == id) {
             return Some(self.reenter(lease, &acquire));
@@ -53,11 +56,10 @@ impl Step<'_> {
         self.grant_or_queue(ticket, acquire)
     }
 
-    /// Limits of one session: each keeps what one caller can make the coordinator remember bounded.
+    /// Limits of what one session may hold and wait for, beside that of the holds it may have ended.
     fn room_in(&self, id: SessionId) -> Result<(), AcquireRefusal> {
         let session = &self.state.sessions[&id];
         let limits = [
-            (session.ended_holds.len(), limits::ENDED_HOLDS, "ended_holds"),
             (session.leases.len(), limits::SESSION_LEASES, "session_leases"),
             (session.waiters, limits::SESSION_WAITERS, "session_waiters"),
         ];

@@ -159,12 +159,7 @@ impl State {
         }
         for place in self.places.values_mut() {
             if let Some(reservation) = &mut place.reserved {
-                match reservation.kind {
-                    ReservedKind::MinHold if same_boot => {}
-                    ReservedKind::MinHold | ReservedKind::LockDelay => {
-                        reservation.until = at.after_millis(reservation.length_ms);
-                    }
-                }
+                reservation.begin_anew(at, same_boot);
             }
         }
         if !same_boot {
@@ -268,11 +263,28 @@ fn reservation_after(lease: &Lease, end: LeaseEnd, at: Moment) -> Option<Reserva
         kind: ReservedKind::MinHold,
         until: lease.granted.after_millis(min.as_millis()),
         length_ms: min.as_millis(),
+        delay_ms: 0,
     });
     let delay = lease.terms.lock_delay.filter(|_| !clean).map(|delay| Reservation {
         kind: ReservedKind::LockDelay,
         until: at.after_millis(delay.as_millis()),
         length_ms: delay.as_millis(),
+        delay_ms: delay.as_millis(),
     });
-    [least, delay].into_iter().flatten().filter(|reservation| reservation.until > at).max_by_key(|r| r.until)
+    let delay_ms = delay.map_or(0, |delay| delay.delay_ms);
+    let later = [least, delay].into_iter().flatten().max_by_key(|reservation| reservation.until);
+    later.filter(|reservation| reservation.until > at).map(|later| Reservation { delay_ms, ..later })
+}
+
+impl Reservation {
+    /// After a start: a least holding time goes on where the clock does, a delay after an unclean end starts anew.
+    fn begin_anew(&mut self, at: Moment, same_boot: bool) {
+        if self.kind == ReservedKind::MinHold && !same_boot {
+            self.until = at.after_millis(self.length_ms);
+        }
+        let delayed = at.after_millis(self.delay_ms);
+        if self.delay_ms > 0 && (self.kind == ReservedKind::LockDelay || delayed > self.until) {
+            (self.kind, self.until, self.length_ms) = (ReservedKind::LockDelay, delayed, self.delay_ms);
+        }
+    }
 }

@@ -124,6 +124,8 @@ pub(super) struct Reservation {
     pub(super) until: Moment,
     /// The whole time, for a start that cannot tell how much of it has passed.
     pub(super) length_ms: u64,
+    /// The delay after an unclean end that lies within it: it starts anew at every start.
+    pub(super) delay_ms: u64,
 }
 
 /// A place in a queue. It belongs to the request id; the ticket is the connection that waits on it at present.

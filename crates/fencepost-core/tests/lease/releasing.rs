@@ -125,3 +125,36 @@ fn a_delay_after_an_unclean_end_holds_back_the_next_grant_and_a_clean_end_does_n
     assert!(world.at(TTL + 1_800).acquire(c, &want("d", 4)).is_err(), "it starts anew after a restart");
     assert!(world.at(TTL + 1_900).acquire(c, &want("d", 5)).is_ok());
 }
+
+/// Where the least holding time is the longer of the two, a restart near its end must not cut the delay short.
+#[test]
+fn a_delay_after_an_unclean_end_starts_anew_also_behind_a_least_holding_time() {
+    let terms = Terms {
+        min_hold: Some(MinHold::from_millis(TTL + 2_000).unwrap()),
+        lock_delay: Some(LockDelay::from_millis(1_500).unwrap()),
+        ..Terms::default()
+    };
+    let mut world = World::new();
+    let a = world.open("a");
+    world.acquire(a, &Wanted { terms, ..want("d", 1) }).unwrap();
+    world.at(TTL);
+    world.restart(crate::world::boot(1), TTL + 1_900);
+    let b = world.open("b");
+    let AcquireRefusal::Reserved(reserved) = world.at(TTL + 2_000).acquire(b, &want("d", 2)).unwrap_err() else {
+        panic!()
+    };
+    assert_eq!((reserved.kind, reserved.remaining_ms), (ReservedKind::LockDelay, 1_400));
+    assert!(world.at(TTL + 3_400).acquire(b, &want("d", 3)).is_ok());
+}
+
+/// Renewing in a loop must not get around the limit of remembered holds.
+#[test]
+fn holds_that_a_session_ends_by_renewing_count_too() {
+    let mut world = World::new();
+    let a = world.open("a");
+    for n in 0..=limits::ENDED_HOLDS as u64 {
+        world.acquire(a, &Wanted { renew: true, ..want("d", n) }).unwrap();
+    }
+    let full = world.acquire(a, &Wanted { renew: true, ..want("d", 1_000_000) }).unwrap_err();
+    assert_eq!(full, AcquireRefusal::LimitReached { limit: "ended_holds" });
+}
