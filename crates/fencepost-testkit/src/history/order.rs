@@ -105,6 +105,7 @@ fn one_holder(calls: &[&Call]) -> Option<Violation> {
     struct Belief<'a> {
         from: u64,
         until: u64,
+        given_up: bool,
         grant: &'a Call,
     }
     let mut leases: BTreeMap<&str, Belief<'_>> = BTreeMap::new();
@@ -113,18 +114,19 @@ fn one_holder(calls: &[&Call]) -> Option<Violation> {
         match (&call.action, &call.outcome) {
             (Action::Acquire, Outcome::Granted { .. }) => {
                 let (Some(from), Some(until)) = (call.answered_us, call.until_us) else { continue };
-                let belief = leases.entry(lease).or_insert(Belief { from, until, grant: call });
-                belief.until = belief.until.max(until);
+                let belief = leases.entry(lease).or_insert(Belief { from, until, given_up: false, grant: call });
+                belief.until = if belief.given_up { belief.until } else { belief.until.max(until) };
             }
             (Action::Renew, Outcome::Done) => {
-                if let (Some(belief), Some(until)) = (leases.get_mut(lease), call.until_us) {
+                let belief = leases.get_mut(lease).filter(|belief| !belief.given_up);
+                if let (Some(belief), Some(until)) = (belief, call.until_us) {
                     belief.until = belief.until.max(until);
                 }
             }
-            // From the moment it asks to release, a holder no longer relies on the lease.
+            // From the moment it asks to release, or an operator breaks it, nobody may rely on the lease.
             (Action::Release, _) => {
                 if let (Some(belief), Some(at)) = (leases.get_mut(lease), call.called_us) {
-                    belief.until = belief.until.min(at);
+                    (belief.until, belief.given_up) = (belief.until.min(at), true);
                 }
             }
             (_, _) => {}
