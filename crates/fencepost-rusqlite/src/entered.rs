@@ -27,7 +27,9 @@ pub enum Entry<'t> {
 /// While it lives the transaction cannot be committed by `Transaction::commit`, which would take it away from here.
 /// Dropped without [`record`](Self::record) or [`finish`](Self::finish), it makes the commit of the transaction fail, so
 /// that no effect is left without its record. Being forgotten ([`std::mem::forget`]), or a `COMMIT` sent as a statement,
-/// leaves the domain open; the next write through this crate closes it and `audit` shows it.
+/// leaves the domain open; `audit` shows it, and the next write, read or advance of a
+/// [`SqliteReceiver`](crate::SqliteReceiver) closes it, whatever its own outcome. Entering another domain is refused until
+/// then, because it cannot be told from one that this very transaction has entered.
 #[derive(Debug)]
 pub struct Entered<'t> {
     tx: &'t Transaction<'t>,

@@ -200,7 +200,8 @@ impl SqliteReceiver {
         let plan = transaction::plan(tx, &claim, self.seen.greatest())?;
         if plan.entries > 0 {
             return Err(WriteError::Misused(
-                "a domain is entered in this transaction already: finish it first, or enter all domains at once",
+                "a domain is entered already: finish it first, or enter all domains at once; one that an earlier \
+                 transaction left open is closed by any write, read or advance outside of this transaction",
             ));
         }
         match plan.step {
@@ -224,15 +225,20 @@ impl SqliteReceiver {
         }
     }
 
-    fn plan(&self, tx: &Connection, claim: &Claim<'_>) -> Result<Plan, Failure> {
-        let plan = transaction::plan(tx, claim, self.seen.greatest())?;
-        if plan.entries == 0 {
-            return Ok(plan);
+    /// Decides in a transaction that has just begun. Where a domain was left open, it is another one by then.
+    fn plan(&self, tx: &Transaction<'_>, claim: &Claim<'_>) -> Result<Plan, Failure> {
+        loop {
+            let plan = transaction::plan(tx, claim, self.seen.greatest())?;
+            if plan.entries == 0 {
+                return Ok(plan);
+            }
+            // Nothing is entered in a transaction that has just begun, so this was left open by one that has ended. It is
+            // closed by a commit of its own: what comes next may be rolled back, or need no commit.
+            transaction::raise_counter(tx)
+                .and_then(|()| tx.execute_batch("COMMIT; BEGIN IMMEDIATE"))
+                .map_err(unavailable)?;
+            self.seen.note(plan.counter + 1);
         }
-        // Left open by a mutation that ended its transaction itself: nothing is entered in a transaction that has just begun.
-        transaction::raise_counter(tx).map_err(unavailable)?;
-        let plan = transaction::plan(tx, claim, self.seen.greatest())?;
-        Ok(Plan { swept: true, ..plan })
     }
 
     fn apply<T, E>(
@@ -251,9 +257,6 @@ impl SqliteReceiver {
         }
         match plan.step {
             Step::Reject(rejection) => {
-                if plan.swept {
-                    commit(tx, None).map_err(foreign)?;
-                }
                 rejected::note(&claim.grants, claim.operation.as_ref(), &rejection);
                 Ok(Verdict::Rejected(rejection))
             }

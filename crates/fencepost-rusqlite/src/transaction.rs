@@ -60,8 +60,6 @@ pub(crate) struct Plan {
     pub(crate) counter: u64,
     /// Domains that are entered at this moment.
     pub(crate) entries: i64,
-    /// Whether something left open was closed in this transaction, which has to be committed then.
-    pub(crate) swept: bool,
     pub(crate) step: Step,
 }
 
@@ -134,7 +132,7 @@ pub(crate) fn tables_found(connection: &Connection) -> rusqlite::Result<usize> {
 /// Reads the standing of every domain and decides. Changes nothing.
 pub(crate) fn plan(connection: &Connection, claim: &Claim<'_>, seen: u64) -> Result<Plan, Failure> {
     let here = place::identity(connection);
-    let mut plan = Plan { counter: 0, entries: 0, swept: false, step: Step::Reject(Rejection::Missing) };
+    let mut plan = Plan { counter: 0, entries: 0, step: Step::Reject(Rejection::Missing) };
     let (mut applied, mut replayed, mut raises) = (0, 0, Vec::new());
     for (nth, grant) in claim.grants.iter().enumerate() {
         let found = match read_standing(connection, grant, claim.operation_id()) {

@@ -188,6 +188,48 @@ fn an_entry_left_behind_is_found_by_the_audit_and_swept_by_the_next_write() {
     assert!(found.findings.iter().all(|finding| finding.code != "left_open"), "{found:?}");
 }
 
+/// Mutant: the sweep left to the transaction of the call, which is rolled back or not committed.
+#[test]
+fn an_entry_left_behind_is_swept_whatever_the_next_call_comes_to() {
+    type Call = fn(&SqliteReceiver, &mut Connection);
+    let calls: [(&str, Call); 5] = [
+        ("a replay", |receiver, connection| {
+            let again = receiver.write(connection, &grant("a", "0.5"), &operation("x"), add("a", 1)).unwrap();
+            assert!(matches!(again, Verdict::Replayed(_)));
+        }),
+        ("a mutation that fails", |receiver, connection| {
+            let failed = receiver.mutate(connection, &grant("a", "0.5"), |_| Err::<(), _>("no funds"));
+            assert!(matches!(failed, Err(WriteError::Mutation("no funds"))));
+        }),
+        ("a rejected read", |receiver, connection| {
+            let read = receiver.read(connection, &grant("a", "0.4"), |_| Ok::<_, ()>(())).unwrap();
+            assert!(matches!(read, Verdict::Rejected(_)));
+        }),
+        ("a reader that fails", |receiver, connection| {
+            assert!(receiver.read(connection, &grant("a", "0.5"), |_| Err::<(), _>("no such row")).is_err());
+        }),
+        ("an advance", |receiver, connection| {
+            assert_eq!(receiver.advance(connection, &grant("a", "0.5")).unwrap(), Verdict::Applied(()));
+        }),
+    ];
+    for (what, call) in calls {
+        let database = Database::with_counters();
+        let (mut connection, receiver) = (database.connect(), SqliteReceiver::new());
+        let _ = receiver.write(&mut connection, &grant("a", "0.5"), &operation("x"), add("a", 1)).unwrap();
+        let tx = immediate(&mut connection);
+        std::mem::forget(receiver.enter(&tx, &grant("a", "0.5"), None).unwrap());
+        tx.commit().unwrap();
+        let tx = immediate(&mut connection);
+        assert!(matches!(receiver.enter(&tx, &grant("b", "0.5"), None), Err(WriteError::Misused(_))), "{what}");
+        drop(tx);
+
+        call(&receiver, &mut connection);
+        assert!(add_one(&connection, "a").is_err(), "{what} closes what was left open");
+        let tx = immediate(&mut connection);
+        assert!(matches!(receiver.enter(&tx, &grant("b", "0.5"), None), Ok(Entry::Entered(_))), "{what}");
+    }
+}
+
 /// A row left behind under an old counter opens nothing. Mutant: entries compared without the counter.
 #[test]
 fn an_entry_of_an_old_counter_opens_nothing() {
