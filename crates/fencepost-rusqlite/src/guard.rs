@@ -98,7 +98,12 @@ fn become_receiver(
     };
     match (created, seed) {
         (true, None) => return Err(MaintenanceError::SeedNeeded),
-        (true, Some(seed)) => create_receiver(tx, seed)?,
+        (true, Some(seed)) => {
+            create_receiver(tx, seed)?;
+            if guard_triggers_left(tx)? {
+                forget_born_before(tx, seed)?;
+            }
+        }
         (false, _) => {}
     }
     let row = open_receiver_row(tx)?;
@@ -135,6 +140,24 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
 pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
     tx.execute(statement::LEARN, params![seed.known_epoch.get(), seed.floor.map(|floor| floor.as_i64())])?;
     Ok(())
+}
+
+/// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.
+pub(crate) fn forget_born_before(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
+    if let Some(horizon) = seed.next.or(seed.floor) {
+        tx.execute(statement::RAISE_HORIZON, [horizon.as_i64()])?;
+    }
+    Ok(())
+}
+
+/// Whether some table has a guard. Where no record is left, that shows that there were records.
+fn guard_triggers_left(connection: &Connection) -> rusqlite::Result<bool> {
+    connection
+        .prepare(
+            "SELECT 1 FROM main.sqlite_schema
+             WHERE type = 'trigger' AND name LIKE 'fencepost\\_guard\\_%' ESCAPE '\\'",
+        )?
+        .exists([])
 }
 
 /// 128 random bits.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     MaintenanceError,
-    guard::{create_receiver, first_counter, fresh_recovery_id, learn},
+    guard::{create_receiver, first_counter, forget_born_before, fresh_recovery_id, learn},
     maintenance::{drop_fences, in_one_transaction, receiver_row, same_issuer, set_live_fences},
     place::identity,
     transaction::read_receiver,
@@ -59,6 +59,11 @@ pub fn incarnation(connection: &Connection) -> Result<Incarnation, MaintenanceEr
 /// It goes ahead only if the incarnation is still the noted one, so that a recovery that hung while the storage was
 /// replaced again changes nothing. No new epoch is needed. Live leases stay usable. Doing it twice is harmless.
 ///
+/// Where a table or the receiver's row was lost, operation records may have been lost with it, while their effects are
+/// still there. The horizon then rises to the seed's next token (its floor, where there is none), and a retry of an
+/// operation born before is answered `OperationTooOld`. Operations without `born` are not covered: a retry of one whose
+/// record was lost takes effect again.
+///
 /// # Errors
 /// When the seed says neither a next token nor a floor, is of another issuer, or the incarnation is another one by now.
 pub fn recover(
@@ -74,6 +79,11 @@ pub fn recover(
         if seed.next.is_none() && seed.floor.is_none() {
             return Err(MaintenanceError::SeedNeeded);
         }
+        let records_lost = match receiver_row(tx) {
+            Ok(_) => false,
+            Err(MaintenanceError::Closed(_)) => true,
+            Err(error) => return Err(error),
+        };
         tx.execute_batch(SCHEMA)?;
         tx.execute(statement::START_COUNTER, [first_counter()])?;
         match read_receiver(tx)? {
@@ -81,6 +91,9 @@ pub fn recover(
             None => create_receiver(tx, seed)?,
         }
         learn(tx, seed)?;
+        if records_lost {
+            forget_born_before(tx, seed)?;
+        }
         let refused = set_live_fences(tx, &seed.live)?;
         let mut dropped = 0;
         if let Some(next) = seed.next {

@@ -28,6 +28,8 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 const SIDECAR_MODE: u32 = 0o644;
+/// How often a sidecar has to be found damaged by who looks without the lock.
+const GLANCES: u32 = 3;
 
 /// The lock of one guarded file. It is given back when this is dropped or the process ends.
 pub(crate) struct Lock {
@@ -129,7 +131,21 @@ pub(crate) fn mark(place: &Place, lock: &Lock) -> Result<(), Trouble> {
         .map_err(Trouble::io("writing", &path))
 }
 
-/// The sidecar as it is, whether or not anybody is writing: it is replaced as a whole.
+/// The sidecar without its lock, for looking only.
+///
+/// A writer who comes in between gives the file that is being read to the next one as its spare, who writes over it. What
+/// is read then is damaged, while the sidecar is not, so it is read again; it has to happen every time to be believed.
+pub(crate) fn glance(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
+    for _ in 1..GLANCES {
+        match read_sidecar(place)? {
+            Some(Err(_)) => {}
+            read => return Ok(read),
+        }
+    }
+    read_sidecar(place)
+}
+
+/// The sidecar as it is. Without the lock it may be torn: see [`glance`].
 pub(crate) fn read_sidecar(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
     let path = place.sidecar();
     let bytes = match fs::read(&path) {

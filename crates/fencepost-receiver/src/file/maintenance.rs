@@ -7,7 +7,7 @@ use fencepost_core::{
 
 use super::{
     Content, FileReceiver, Trouble,
-    held::{Entrance, Held, Unsaved, lock, make_lock, mark, read_sidecar},
+    held::{Entrance, Held, Unsaved, glance, lock, make_lock, mark, read_sidecar},
     place::{Identity, Place},
     sidecar::Sidecar,
     staged::content_of,
@@ -214,6 +214,10 @@ impl FileReceiver {
                 let mut sidecar = Sidecar::new(issuer, domain, epoch, fresh_recovery_id(), lock.identity);
                 sidecar.counter = first_counter();
                 sidecar.stored = content_of(&place.file)?;
+                if place.spare_sidecar().exists() {
+                    // Sidecar and lock file are gone, but there were some, and records in them.
+                    forget_born_before(&mut sidecar, seed);
+                }
                 (true, sidecar)
             }
         };
@@ -242,7 +246,7 @@ impl FileReceiver {
         let place = self.place()?;
         place.metadata()?;
         let incarnation = self.incarnation()?;
-        let sidecar = match read_sidecar(&place)? {
+        let sidecar = match glance(&place)? {
             Some(sidecar) => sidecar.map_err(MaintenanceError::Closed)?,
             None => return Err(MaintenanceError::Closed(self.without_sidecar(&place)?)),
         };
@@ -278,7 +282,7 @@ impl FileReceiver {
     pub fn incarnation(&self) -> Result<Incarnation, MaintenanceError> {
         let place = self.place()?;
         let identity = lock_metadata(&place)?.map(|metadata| Identity::of(&metadata));
-        Ok(incarnation_of(read_sidecar(&place)?.and_then(Result::ok).as_ref(), identity))
+        Ok(incarnation_of(glance(&place)?.and_then(Result::ok).as_ref(), identity))
     }
 
     /// Forgets the fence if nobody holds the domain and, where a horizon is given, old operation records.
@@ -312,6 +316,11 @@ impl FileReceiver {
     /// one read; call this. It goes ahead only if the incarnation is still the noted one, so that a recovery that hung
     /// while the storage was replaced again changes nothing. Live leases stay usable. Doing it twice is harmless.
     ///
+    /// Where the sidecar was lost, is older than what this value has seen, or does not tell of the content that is there,
+    /// operation records may have been lost while their effects are there. The horizon then rises to the seed's next
+    /// token (its floor, where there is none), and a retry of an operation born before is answered `OperationTooOld`.
+    /// Operations without `born` are not covered: a retry of one whose record was lost takes effect again.
+    ///
     /// # Errors
     /// When the seed says neither a next token nor a floor, issuer or domain are others, or the incarnation is another one
     /// by now. A file that was never guarded is not recovered but guarded.
@@ -339,6 +348,7 @@ impl FileReceiver {
         if incarnation_of(found.as_ref(), here) != *noted {
             return Err(MaintenanceError::Overtaken);
         }
+        let gone_back = found.as_ref().is_none_or(|sidecar| sidecar.counter < self.seen().greatest());
         let mut sidecar = match found {
             Some(sidecar) => sidecar,
             None => {
@@ -358,7 +368,12 @@ impl FileReceiver {
         sidecar.recovery = fresh_recovery_id();
         (sidecar.device, sidecar.inode) = (held.lock.identity.device, held.lock.identity.inode);
         sidecar.counter = first_counter().max(sidecar.counter).max(self.seen().greatest());
-        sidecar.stored = content_of(&place.file)?;
+        let stored = content_of(&place.file)?;
+        // A sidecar that was copied back looks whole to itself, but it tells of the content that there was then.
+        if gone_back || stored.map(|stored| stored.content) != sidecar.stored.map(|stored| stored.content) {
+            forget_born_before(&mut sidecar, seed);
+        }
+        sidecar.stored = stored;
         held.sidecar = sidecar;
         self.save(&place, &mut held)?;
         mark(&place, &held.lock)?;
@@ -409,6 +424,11 @@ fn same_domain(sidecar: &Sidecar, domain: &Domain) -> Result<(), MaintenanceErro
 fn learn(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
     sidecar.known_epoch = sidecar.known_epoch.max(seed.known_epoch);
     sidecar.floor = sidecar.floor.max(seed.floor);
+}
+
+/// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.
+fn forget_born_before(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
+    sidecar.horizon = sidecar.horizon.max(seed.next.or(seed.floor));
 }
 
 /// Gives the live lease of this domain its fence, by the ordinary decision. Leases of other domains are not this file's.

@@ -1,6 +1,6 @@
 //! Lost, damaged, copied and restored files beside the file: closed, until a recovery has learnt what is live.
 
-use std::fs;
+use std::{fs, io::Write};
 
 use fencepost_core::fence::{Closure, RejectedBy, Rejection, Verdict};
 use fencepost_receiver::{
@@ -175,7 +175,29 @@ fn what_a_collection_forgot_stays_shut_out() {
     assert_eq!(file.write("0.9", b"z"), Verdict::Applied(content(b"z")));
 }
 
+/// A reader without the lock can be overtaken by two writers, the second of whom writes over what is being read. The pipe
+/// stands for the file that is written over meanwhile. Mutant: damage believed at the first look.
+#[test]
+fn a_sidecar_that_is_written_over_while_it_is_looked_at_is_looked_at_again() {
+    let file = Guarded::new();
+    let _ = file.write("0.9", b"nine");
+    let noted = file.receiver.incarnation().unwrap();
+    let (sidecar, kept) = (file.beside("fence"), file.folder.path().join("kept"));
+    fs::rename(&sidecar, &kept).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &sidecar, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut torn = fs::OpenOptions::new().write(true).open(&sidecar).unwrap();
+            torn.write_all(b"{\n  \"state\": \"settled\"").unwrap();
+            fs::rename(&kept, &sidecar).unwrap();
+        });
+        assert_eq!(file.receiver.incarnation().unwrap(), noted);
+    });
+}
+
 /// What has taken effect is still there when only the sidecar is lost, so a retry of it must not be taken for new.
+/// Mutant: the horizon not raised where the sidecar was lost.
 #[test]
 fn an_operation_whose_record_was_lost_takes_no_second_effect_after_the_recovery() {
     let file = Guarded::new();
@@ -189,4 +211,48 @@ fn an_operation_whose_record_was_lost_takes_no_second_effect_after_the_recovery(
     file.receiver.recover(&domain("f"), &noted, &seed().with_snapshot(token("0.11"), Vec::new())).unwrap();
     let again = file.receiver.write(&grant("0.12"), Some(&op), &b"first"[..]).unwrap();
     assert_eq!(rejected(&again), Some(Rejection::OperationTooOld));
+}
+
+/// A sidecar copied back knows nothing of what was written since, and the file still holds it. Whether the caller has seen
+/// a later sidecar or has seen nothing, a retry must not be taken for new.
+#[test]
+fn an_operation_takes_no_second_effect_when_an_older_sidecar_was_copied_back() {
+    for seen_it in [true, false] {
+        let file = Guarded::new();
+        let backup = fs::read(file.beside("fence")).unwrap();
+        let op = operation("x", b"first").born(token("0.9"));
+        assert!(matches!(file.write_as("0.9", &op, b"first"), Verdict::Applied(_)));
+        fs::write(file.beside("fence"), backup).unwrap();
+
+        let receiver = if seen_it { file.receiver.clone() } else { FileReceiver::new(file.path()) };
+        let noted = receiver.incarnation().unwrap();
+        receiver.recover(&domain("f"), &noted, &seed().with_snapshot(token("0.11"), Vec::new())).unwrap();
+        let again = receiver.write(&grant("0.12"), Some(&op), &b"first"[..]).unwrap();
+        assert_eq!(rejected(&again), Some(Rejection::OperationTooOld));
+    }
+}
+
+/// The spare sidecar that is left shows that there was a guard.
+#[test]
+fn an_operation_takes_no_second_effect_when_sidecar_and_lock_file_were_removed_and_the_file_is_guarded_anew() {
+    let file = Guarded::new();
+    let op = operation("x", b"first").born(token("0.9"));
+    let _ = file.write_as("0.9", &op, b"first");
+    for gone in ["fence", "lock"] {
+        fs::remove_file(file.beside(gone)).unwrap();
+    }
+    file.receiver.guard(&domain("f"), Some(&seed().with_snapshot(token("0.11"), Vec::new()))).unwrap();
+    assert_eq!(rejected(&file.write_as("0.12", &op, b"first")), Some(Rejection::OperationTooOld));
+}
+
+/// Nothing was lost with the lock file, so what was not applied before may be applied now.
+#[test]
+fn a_recovery_that_lost_no_record_shuts_no_operation_out() {
+    let file = Guarded::new();
+    let _ = file.write("0.9", b"nine");
+    fs::remove_file(file.beside("lock")).unwrap();
+    let noted = file.receiver.incarnation().unwrap();
+    file.receiver.recover(&domain("f"), &noted, &seed().with_snapshot(token("0.11"), Vec::new())).unwrap();
+    let op = operation("x", b"x").born(token("0.9"));
+    assert!(matches!(file.write_as("0.12", &op, b"x"), Verdict::Applied(_)));
 }

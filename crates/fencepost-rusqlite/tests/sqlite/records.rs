@@ -348,3 +348,68 @@ fn names_of_every_kind_and_length_come_back_byte_for_byte() {
     let rows: i64 = connection.query_row("SELECT count(DISTINCT owner) FROM t", [], |row| row.get(0)).unwrap();
     assert_eq!(rows, names.len() as i64);
 }
+
+/// What has taken effect is still there when only its records are lost, so a retry of it must not be taken for new.
+/// Mutant: the horizon not raised where records were lost.
+#[test]
+fn an_operation_whose_record_was_lost_takes_no_second_effect_after_the_recovery() {
+    for seed in [seed().with_snapshot(token("1.5"), Vec::new()), seed().with_floor(token("1.5"))] {
+        let database = Database::with_counters();
+        let mut connection = database.connect();
+        let op = operation("x").born(token("1.1"));
+        let first = SqliteReceiver::new().write(&mut connection, &grant("a", "1.1"), &op, add("a", 1)).unwrap();
+        assert!(matches!(first, Verdict::Applied(_)));
+        connection.execute_batch("DROP TABLE fencepost_operation").unwrap();
+
+        let noted = incarnation(&connection).unwrap();
+        recover(&mut connection, &noted, &seed, &Seen::new()).unwrap();
+        let again = SqliteReceiver::new().write(&mut connection, &grant("a", "1.6"), &op, add("a", 1)).unwrap();
+        assert_eq!(again, Verdict::Rejected(Rejection::OperationTooOld));
+        assert_eq!(database.count("a"), 1);
+    }
+}
+
+#[test]
+fn an_operation_that_was_collected_stays_shut_out_when_the_receivers_row_is_lost() {
+    let database = Database::with_counters();
+    let mut connection = database.connect();
+    let op = operation("x").born(token("1.1"));
+    let _ = SqliteReceiver::new().write(&mut connection, &grant("a", "1.1"), &op, add("a", 1)).unwrap();
+    assert_eq!(collect(&mut connection, token("1.3"), &[], Some(token("1.3"))).unwrap().operations, 1);
+    connection.execute_batch("DROP TABLE fencepost_receiver").unwrap();
+
+    let noted = incarnation(&connection).unwrap();
+    recover(&mut connection, &noted, &seed().with_snapshot(token("1.5"), Vec::new()), &Seen::new()).unwrap();
+    let again = SqliteReceiver::new().write(&mut connection, &grant("a", "1.6"), &op, add("a", 1)).unwrap();
+    assert_eq!(again, Verdict::Rejected(Rejection::OperationTooOld));
+}
+
+/// With every record gone the guard's triggers still show that there were some.
+#[test]
+fn an_operation_takes_no_second_effect_when_all_records_were_lost_and_the_table_is_guarded_anew() {
+    let database = Database::with_counters();
+    let mut connection = database.connect();
+    let op = operation("x").born(token("1.1"));
+    let _ = SqliteReceiver::new().write(&mut connection, &grant("a", "1.1"), &op, add("a", 1)).unwrap();
+    for table in ["receiver", "entry", "fence", "operation", "guard", "observation"] {
+        connection.execute_batch(&format!("DROP TABLE fencepost_{table}")).unwrap();
+    }
+
+    let (expression, seed) = (DomainExpression::new("name").unwrap(), seed().with_snapshot(token("1.5"), Vec::new()));
+    let anew = guard(&mut connection, "counter", &expression, Mode::Enforce, Some(&seed)).unwrap();
+    assert!(anew.receiver_created);
+    let again = SqliteReceiver::new().write(&mut connection, &grant("a", "1.6"), &op, add("a", 1)).unwrap();
+    assert_eq!(again, Verdict::Rejected(Rejection::OperationTooOld));
+}
+
+/// Nothing was lost with a file that was only copied, so what was not applied before may be applied now.
+#[test]
+fn a_recovery_that_lost_no_record_shuts_no_operation_out() {
+    let database = Database::with_counters();
+    let mut connection = database.connect();
+    let noted = incarnation(&connection).unwrap();
+    recover(&mut connection, &noted, &seed().with_snapshot(token("1.5"), Vec::new()), &Seen::new()).unwrap();
+    let op = operation("x").born(token("1.1"));
+    let verdict = SqliteReceiver::new().write(&mut connection, &grant("a", "1.6"), &op, add("a", 1)).unwrap();
+    assert!(matches!(verdict, Verdict::Applied(_)), "{verdict:?}");
+}
