@@ -183,8 +183,7 @@ impl Step<'_> {
     }
 
     fn announce_grant(&mut self, id: LeaseId, waited_ms: u64) {
-        let lease = self.state.leases[&id].clone();
-        self.event(id, &lease, EventKind::Granted { waited_ms });
+        self.event(id, EventKind::Granted { waited_ms });
     }
 
     /// What is handed out for a live lease, under its contract.

@@ -336,7 +336,7 @@ pub enum AcquireRefusal {
         limit: &'static str,
     },
     /// Every token of the epoch has been issued.
-    #[error("every token of the epoch has been issued; recover the coordinator into a new epoch")]
+    #[error("every token of the epoch has been issued; only a new store with a greater epoch has more")]
     TokenSpaceExhausted,
 }
 
@@ -420,6 +420,6 @@ pub enum BreakRefusal {
     #[error("the lease has ended ({})", .0.as_str())]
     LeaseEnded(LeaseEnd),
     /// Every token of the epoch has been issued.
-    #[error("every token of the epoch has been issued; recover the coordinator into a new epoch")]
+    #[error("every token of the epoch has been issued; only a new store with a greater epoch has more")]
     TokenSpaceExhausted,
 }

@@ -204,10 +204,11 @@ pub(super) struct RequestDigest([u8; 16]);
 impl Acquire {
     /// What a retry under the same request id must repeat.
     pub(super) fn digest(&self) -> RequestDigest {
-        let mut digest = Sha256::new();
+        // One pass over one buffer: this is done for every acquire.
+        let mut text = Vec::with_capacity(256);
         let mut field = |bytes: &[u8]| {
-            digest.update((bytes.len() as u64).to_be_bytes());
-            digest.update(bytes);
+            text.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+            text.extend_from_slice(bytes);
         };
         match &self.caller {
             Caller::Session(credential) => field(credential.session.as_bytes()),
@@ -229,7 +230,7 @@ impl Acquire {
             field(value.as_bytes());
         }
         let mut short = [0; 16];
-        short.copy_from_slice(&digest.finalize()[..16]);
+        short.copy_from_slice(&Sha256::digest(&text)[..16]);
         RequestDigest(short)
     }
 }

@@ -3,8 +3,7 @@ use std::cmp::Reverse;
 use crate::{BootId, Epoch, Invalid, Issuer, Moment, Sequence, SessionId, Token};
 
 use super::{
-    Answer, Command, Credential, Event, EventKind, Output, Record, SessionRefusal, Snapshot, Ticket,
-    state::{Lease, State},
+    Answer, Command, Credential, Event, EventKind, Output, Record, SessionRefusal, Snapshot, Ticket, state::State,
 };
 
 /// How many numbers are reserved at a time: what a crash skips at most.
@@ -219,15 +218,16 @@ impl Step<'_> {
         Token::new(self.state.epoch, next).map_err(|_: Invalid| Exhausted)
     }
 
-    pub(super) fn event(&mut self, id: crate::LeaseId, lease: &Lease, kind: EventKind) {
-        let holder = self.state.sessions.get(&lease.session).map(|session| session.holder.clone());
-        let Some(holder) = holder else { return };
+    /// Tells watchers what happens to a live lease.
+    pub(super) fn event(&mut self, id: crate::LeaseId, kind: EventKind) {
+        let Some(lease) = self.state.leases.get(&id) else { return };
+        let Some(session) = self.state.sessions.get(&lease.session) else { return };
         self.output.events.push(Event {
             domain: lease.domain.clone(),
             lease: id,
             contract: lease.contract,
             token: lease.visible_token(),
-            holder,
+            holder: session.holder.clone(),
             kind,
         });
     }

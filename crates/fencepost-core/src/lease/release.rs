@@ -68,9 +68,10 @@ impl Step<'_> {
         fence_to: Option<crate::Token>,
         reason: Option<crate::Reason>,
     ) -> Option<crate::Domain> {
-        let lease = self.state.leases.get(&id)?.clone();
+        let lease = self.state.leases.get(&id)?;
         let held_ms = u64::try_from(self.now.since(lease.granted).as_millis()).unwrap_or(u64::MAX);
-        self.event(id, &lease, EventKind::Ended { end, fence_to, reason, held_ms });
-        Some(lease.domain)
+        let domain = lease.domain.clone();
+        self.event(id, EventKind::Ended { end, fence_to, reason, held_ms });
+        Some(domain)
     }
 }

@@ -3,9 +3,9 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, VecDeque},
-    hash::{BuildHasherDefault, DefaultHasher},
 };
 
+use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -17,8 +17,9 @@ use super::{
     Acquire, LeaseEnd, Released, ReservedKind, SessionEnd, Terms, Ticket, Version, command::RequestDigest, record::Hold,
 };
 
-/// A hash map whose order is the same in every run: a simulation of one seed must have one trace.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+/// A hash map whose order is the same in every run: a simulation of one seed must have one trace. Its keys are drawn by
+/// the coordinator or are digests, never chosen by a caller, so the hash need not resist anybody.
+pub(super) type Map<K, V> = HashMap<K, V, FxBuildHasher>;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
