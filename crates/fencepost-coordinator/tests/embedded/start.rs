@@ -240,3 +240,19 @@ fn a_file_of_some_other_program_is_refused() {
     let refused = Embedded::open(&dir, Options::default()).unwrap_err();
     assert!(matches!(refused, OpenError::Damaged { .. }), "{refused}");
 }
+
+/// What is in the write-ahead log may never have reached the disk, and a reader keeps it from being copied back and synced.
+/// Mutant: the answer of the checkpoint not read.
+#[tokio::test]
+async fn a_store_that_another_program_reads_is_not_opened_until_its_log_can_be_copied_back() {
+    let (_parent, dir) = initialised(at_epoch_zero());
+    let reader = rusqlite::Connection::open(dir.join("coordinator.sqlite")).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM store").unwrap();
+    let log = rusqlite::Connection::open(dir.join("coordinator.sqlite")).unwrap();
+    log.execute_batch("CREATE TABLE t (x)").unwrap();
+
+    let refused = Embedded::open(&dir, under_boot(1, 1_000)).err().unwrap();
+    assert!(matches!(&refused, OpenError::Store { why, .. } if why.contains("another program")), "{refused}");
+    reader.execute_batch("COMMIT").unwrap();
+    Embedded::open(&dir, under_boot(1, 1_000)).unwrap();
+}

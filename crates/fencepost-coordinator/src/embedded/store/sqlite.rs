@@ -100,7 +100,11 @@ impl SqliteStore {
         if layout_found != layout::LAYOUT {
             return Err(OpenFailure::Layout(layout_found));
         }
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if busy != 0 {
+            let why = "another program reads the store, so its write-ahead log cannot be copied back: end that program";
+            return Err(OpenFailure::Store(StoreError::Failed(why.to_owned())));
+        }
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
         Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0 })
     }
