@@ -155,7 +155,10 @@ impl ErrorCode {
             Self::CoordinatorUnreachable => "make the same call again; see that the coordinator runs",
             Self::ShuttingDown => "make the same call again, with the same ids, once the server is back",
             Self::CallTimeout => "make the same call again, with the same ids",
-            Self::TokenSpaceExhausted => "recover the coordinator into a new epoch",
+            Self::TokenSpaceExhausted => {
+                "once its leases have ended, initialise a new store with the same issuer and a greater epoch \
+                 (`Embedded::init`), then guard the receivers again; the command line cannot keep the issuer yet"
+            }
         }
     }
 
