@@ -5,6 +5,7 @@ use fencepost_coordinator::Coordinator;
 use fencepost_core::{Domain, Epoch, Issuer, Token, fence::LiveLease, lease::LiveSnapshot};
 use fencepost_receiver::{ReceiverSeed, file::MaintenanceError};
 use fencepost_rusqlite::{DomainExpression, Guarded, Mode, guard, status};
+use fencepost_wire::ErrorCode;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -170,7 +171,7 @@ pub(crate) async fn snapshot(url: &UrlArgs) -> Result<LiveSnapshot, Failure> {
 pub(crate) fn next_token(snapshot: &LiveSnapshot) -> Result<Token, Failure> {
     snapshot.next_token.ok_or_else(|| {
         Failure::new(Exit::Configuration, "the coordinator has issued every token of its epoch")
-            .then("recover it into a new epoch")
+            .then(ErrorCode::TokenSpaceExhausted.fix())
     })
 }
 

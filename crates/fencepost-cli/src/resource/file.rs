@@ -62,7 +62,10 @@ impl FileResource {
             | Closure::WentBack
             | Closure::Recovering
             | Closure::ByOperator => failure
-                .detail("it stays closed until it is recovered with what the coordinator says is live")
+                .detail(
+                    "it stays closed until it is recovered with what the coordinator says is live, with \
+                     FileReceiver::recover; the command line has none yet",
+                )
                 .then(format!("fencepost audit {}", self.typed)),
         }
     }
