@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    os::fd::AsFd,
 };
 
 use serde_json::{Value, json};
@@ -110,8 +111,13 @@ fn row(lease: &Held) -> Value {
 
 /// A descriptor that whoever started this process has left open for it.
 fn open(number: u32) -> Result<File, Failure> {
-    // Opened by its name, because a bare number may not be taken over; appending, because a file may have content.
-    let opened = File::options().append(true).open(format!("/proc/self/fd/{number}"));
+    // Standard streams share their position with whoever writes to them next. Another one is opened by its name, because
+    // a bare number may not be taken over; appending, because a file may have content.
+    let opened = match number {
+        1 => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+        2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        _ => File::options().append(true).open(format!("/proc/self/fd/{number}")),
+    };
     opened.map_err(|error| {
         Failure::new(Exit::Usage, format!("status-fd: descriptor {number} cannot be written to: {error}"))
             .then(format!("--status-fd {number} {number}>FILE"))

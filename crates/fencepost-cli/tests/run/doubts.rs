@@ -20,7 +20,6 @@ fn said(server: &Server, path: &'static str, act: Act) -> Shell {
     Shell::at(&Liar::before(&server.url, path, move |_| act.clone()).url)
 }
 
-/// Mutant: `plausible` lets every answer pass.
 #[test]
 fn a_wrong_answer_starts_nothing() {
     let server = Server::start();
@@ -59,6 +58,7 @@ fn token_zero_starts_nothing() {
     not_started(&said(&server, "/v1/leases", Act::json(201, &zero.to_string())), &[], 69, "token: must be 1 to");
 }
 
+/// Mutant: `may_start` always says yes.
 #[test]
 fn a_grant_with_nothing_left_starts_nothing() {
     let server = Server::start();

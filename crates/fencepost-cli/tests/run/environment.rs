@@ -132,6 +132,19 @@ fn one_line_of_status_says_what_happened_and_what_was_promised() {
 }
 
 #[test]
+fn what_others_write_before_and_after_the_status_line_stays() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.sh("(echo before >&3; fencepost run --status-fd 3 d -- true) 3>third").exits(0);
+    shell.sh("(echo before; fencepost run --status-fd 1 d -- true; echo after) >first").exits(0);
+    for (name, more) in [("third", &[][..]), ("first", &["after"])] {
+        let text = fs::read_to_string(shell.path(name)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0] == "before" && lines[1].starts_with('{') && lines[2..] == *more, "{name}: {text}");
+    }
+}
+
+#[test]
 fn a_descriptor_that_is_not_open_is_found_out_before_anything_happens() {
     let server = Server::start();
     let shell = server.shell();

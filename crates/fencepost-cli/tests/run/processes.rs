@@ -76,6 +76,12 @@ impl Running {
         marked(&self.mark).into_iter().filter(|(_, name)| name != "fencepost").map(|(pid, _)| pid).collect()
     }
 
+    /// Waits until the command has become this program. (A shell may lose a signal just before it starts another.)
+    pub(crate) fn becomes(&self, program: &str) {
+        let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        until("the command runs", || self.members().iter().any(|pid| name(pid).trim() == program));
+    }
+
     /// Everything alive, `run` and its warden too.
     pub(crate) fn all(&self) -> Vec<u32> {
         marked(&self.mark).into_iter().map(|(pid, _)| pid).collect()
@@ -104,6 +110,8 @@ impl Running {
     #[track_caller]
     pub(crate) fn ends_with(&mut self, code: i32) {
         let status = self.end();
+        // Whoever was left would also keep standard error open.
+        self.is_gone();
         if let Some(stderr) = self.child.stderr.take() {
             self.told = io::read_to_string(stderr).unwrap();
         }

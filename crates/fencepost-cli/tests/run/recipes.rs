@@ -85,7 +85,6 @@ fn holds(heading: &str) {
     shell.sh(&script(heading)).exits(0);
 }
 
-/// Mutant: the guard in observe mode, or no `--advance`.
 #[test]
 fn a_cron_job_on_several_machines() {
     holds("A cron job");

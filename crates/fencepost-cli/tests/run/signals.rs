@@ -27,8 +27,8 @@ fn a_command_killed_by_a_signal_is_told_as_128_and_its_number() {
     let server = Server::start();
     for (signal, code) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131)] {
         let shell = server.shell();
-        let mut running = Running::start(&shell, &[signal, "--", "sh", "-c", "echo >up; exec sleep 1000"]);
-        until("it runs", || shell.path("up").exists());
+        let mut running = Running::start(&shell, &[signal, "--", "sleep", "1000"]);
+        running.becomes("sleep");
         send(signal, running.pid());
         running.ends_with(code);
         running.is_gone();

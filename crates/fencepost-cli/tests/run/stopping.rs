@@ -17,7 +17,6 @@ fn is_free(shell: &Shell) -> bool {
     shell.run(&["run", "d", "--", "true"]).code == Some(0)
 }
 
-/// Mutant: `Step::Kill` does nothing.
 #[test]
 fn a_command_that_ignores_term_is_killed_before_the_deadline_when_the_coordinator_is_gone() {
     let mut server = Server::start();
@@ -87,7 +86,7 @@ fn a_greatest_holding_time_stops_the_command() {
     assert!(is_free(&shell));
 }
 
-/// Mutant: the warden does not kill when the connection to `run` ends.
+/// Mutants: the warden does not kill when the connection to `run` ends; its `kill` does nothing.
 #[test]
 fn killing_run_kills_the_tree() {
     let server = Server::start();
@@ -98,7 +97,7 @@ fn killing_run_kills_the_tree() {
     until("nothing of it lives", || running.all().is_empty());
 }
 
-/// Mutants: no parent-death signal; `run` is no subreaper; `see_it_gone` kills nothing.
+/// Mutants: `run` is no subreaper; `see_it_gone` kills nothing.
 #[test]
 fn killing_the_warden_kills_the_tree_and_only_then_is_the_lease_given_back() {
     let server = Server::start();
@@ -110,7 +109,7 @@ fn killing_the_warden_kills_the_tree_and_only_then_is_the_lease_given_back() {
     assert!(is_free(&shell));
 }
 
-/// Mutant: the warden waits for `run` and not for the deadline.
+/// Mutants: the warden waits for `run` and not for the deadline; its `kill` does nothing.
 #[test]
 fn a_run_that_is_stopped_past_its_ttl_has_no_command_left() {
     let server = Server::start();
@@ -182,4 +181,18 @@ fn earlier_children_of_the_same_process_are_left_alone() {
     shell.sh(script).exits(0);
     let earlier = std::fs::read_to_string(shell.path("earlier")).unwrap();
     send("TERM", earlier.trim().parse().unwrap());
+}
+
+/// Nobody is left to kill the rest then: docs/run.md says so, and the receiver protects. Mutant: no parent-death signal.
+#[test]
+fn the_command_itself_dies_even_with_run_and_warden_killed_in_one_moment() {
+    let server = Server::start();
+    let shell = server.shell();
+    let mut running = Running::start(&shell, &["d", "--ttl", "60s", "--", "sleep", "1000"]);
+    running.becomes("sleep");
+    let warden = running.warden();
+    let both = format!("kill -9 {} {warden}", running.pid());
+    assert!(std::process::Command::new("sh").args(["-c", &both]).status().unwrap().success());
+    running.end();
+    until("nothing of it lives", || running.all().is_empty());
 }

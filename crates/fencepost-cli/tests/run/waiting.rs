@@ -71,7 +71,6 @@ fn a_signal_ends_it_while_the_coordinator_does_not_answer() {
     send("CONT", server.pid());
 }
 
-/// Case 8. Mutant: a place without a connection is kept for ever.
 #[test]
 fn of_fifty_that_wait_the_living_get_it_whatever_became_of_the_others() {
     let server = Server::start();
