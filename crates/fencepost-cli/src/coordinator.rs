@@ -133,7 +133,8 @@ impl Meaning for ReleaseRefusal {
 impl Meaning for BreakRefusal {
     fn meaning(&self) -> (Exit, Vec<String>) {
         match self {
-            Self::UnknownLease | Self::LeaseEnded(_) => (Exit::Lost, Vec::new()),
+            Self::UnknownLease => (Exit::Usage, Vec::new()),
+            Self::LeaseEnded(_) => (Exit::Lost, Vec::new()),
             Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
         }
     }

@@ -66,7 +66,7 @@ pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure
     refuse_another_domain(&coordinator, &args, &domain, lease).await?;
     let settle = std::time::Duration::from_secs(5);
     let broken = patiently(std::time::Duration::ZERO, settle, |_| coordinator.break_lease(lease, reason.clone())).await;
-    let broken = broken.map_err(|(error, _)| not_broken(error, &args, &domain))?;
+    let broken = broken.map_err(|(error, happened)| not_broken(error, happened, &args, &domain, lease))?;
     if broken.domain != domain {
         return Err(another_domain(&broken.domain, lease, &args.url.option()));
     }
@@ -106,13 +106,34 @@ fn another_domain(of: &Domain, lease: LeaseId, url_option: &str) -> Failure {
         .then(break_line(of, lease, url_option))
 }
 
-fn not_broken(error: CallError<BreakRefusal>, args: &BreakArgs, domain: &Domain) -> Failure {
+fn not_broken(
+    error: CallError<BreakRefusal>,
+    happened: bool,
+    args: &BreakArgs,
+    domain: &Domain,
+    lease: LeaseId,
+) -> Failure {
+    let is_answered = matches!(error, CallError::Refused(_) | CallError::Invalid(_));
     let failure = failed(Call::Change, &args.url.url, error);
-    failure.detail("no lease was ended and no token used up, as far as the coordinator answered").then(format!(
+    if happened && !is_answered {
+        return failure
+            .ending_in(Exit::Unknown)
+            .detail("the lease may have been ended by it; asking again tells, and ends no other")
+            .then(same_line(args, domain, lease));
+    }
+    failure.detail("no lease was ended and no token used up").then(format!(
         "see who holds it now: fencepost show {}{}",
         shell::word(domain.as_str()),
         args.url.option()
     ))
+}
+
+/// The command as it was typed.
+fn same_line(args: &BreakArgs, domain: &Domain, lease: LeaseId) -> String {
+    let (domain, reason) = (shell::word(domain.as_str()), shell::word(&args.reason.to_string_lossy()));
+    let receivers = args.advance.iter().map(|typed| format!(" --advance {}", shell::word(&typed.to_string_lossy())));
+    let receivers: String = receivers.collect();
+    format!("fencepost break {domain} --lease {lease} --reason {reason}{receivers}{}", args.url.option())
 }
 
 async fn advance(

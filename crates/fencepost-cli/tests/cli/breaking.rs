@@ -1,6 +1,9 @@
 //! `break`: the printed line, executed as printed.
 
-use crate::common::{Ran, Server, Shell};
+use crate::common::{
+    Ran, Server, Shell,
+    liar::{Act, Liar},
+};
 
 const GUARDED: &str = "CREATE TABLE invoice (month TEXT, total INTEGER)";
 
@@ -57,7 +60,7 @@ fn a_wrong_lease_or_domain_changes_nothing() {
     };
     let slip = wrong("a", &second, 64);
     assert!(slip.stderr.contains("is on b") && slip.stderr.contains(&format!("fencepost break b --lease {second}")));
-    let unknown = wrong("a", &"0".repeat(32), 80);
+    let unknown = wrong("a", &"0".repeat(32), 64);
     assert!(
         unknown.stderr.contains("no such lease") && unknown.stderr.contains("fencepost show a"),
         "{}",
@@ -128,4 +131,20 @@ fn a_receiver_that_a_successor_has_advanced_needs_nothing_more() {
     let script = format!(r#"eval "$(fencepost acquire d --export)" && fencepost advance {resource}"#);
     successor.sh(&script).exits(0);
     Ran::exits(holder.sh(&format!("{line} --advance {resource}")), 0);
+}
+
+/// Mutant: `happened` not looked at in `not_broken`; the answer then says that no lease was ended.
+#[test]
+fn a_lost_answer_is_told_as_a_doubt_with_the_line_that_settles_it() {
+    let server = Server::start();
+    let holder = server.shell();
+    let lease = holder.run(&["acquire", "d", "--json"]).exits(0).json()["lease"].as_str().unwrap().to_owned();
+    let shell = Shell::at(&Liar::before(&server.url, "/break", |_| Act::LoseAnswer).url);
+    let doubt = shell.run(&["break", "d", "--lease", &lease, "--reason", "it's gone"]).exits(82);
+    assert!(doubt.stderr.contains("may have been ended") && !doubt.stderr.contains("no lease"), "{}", doubt.stderr);
+    let settled = server.shell().sh(&doubt.next("fencepost break")).exits(0);
+    assert!(settled.stdout.contains("had been broken before"), "{}", settled.stdout);
+    let elsewhere = ["break", "d", "--lease", &lease, "--reason", "r", "--url", &shell.url, "--advance", "sqlite:a b"];
+    let line = server.shell().run(&elsewhere).exits(82).next("fencepost break");
+    assert!(line.contains("--advance 'sqlite:a b' --url http"), "{line}");
 }
