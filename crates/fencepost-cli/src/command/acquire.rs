@@ -237,7 +237,7 @@ fn still_held(kept: &Kept, granted: KeptGrant, ask: &Ask, args: &AcquireArgs, lo
     let domain = &kept.asked.domain;
     let path = locked.file.path().display();
     if *domain != ask.domain.as_str() {
-        return Failure::new(Exit::CannotWrite, format!("the session file {path} has the live lease on {domain}"))
+        return Failure::new(Exit::Configuration, format!("the session file {path} has the live lease on {domain}"))
             .then("fencepost release")
             .then("give each job a file of its own: FENCEPOST_SESSION_FILE=PATH");
     }

@@ -115,7 +115,7 @@ fn one_file_has_one_lease() {
     let server = Server::start();
     let shell = server.shell();
     shell.run(&["acquire", "d"]).exits(0);
-    let other = shell.run(&["acquire", "e"]).exits(73);
+    let other = shell.run(&["acquire", "e"]).exits(78);
     assert!(other.stderr.contains("the live lease on d") && other.stderr.contains("FENCEPOST_SESSION_FILE=PATH"));
     let same = shell.run(&["acquire", "d", "--held-exit-code", "9"]).exits(9);
     assert!(same.stderr.contains("held already") && same.stderr.contains("fencepost release"), "{}", same.stderr);
