@@ -19,7 +19,7 @@ use crate::{
 #[command(after_long_help = "\
 Asks the coordinator which leases are live and which token comes next. Old tokens of forgotten domains stay refused: the \
 unfenced floor rises first. With --horizon, records of operations that were born below it go too; a retry of such an \
-operation is answered `operation_too_old`, so choose a horizon older than any retry.")]
+operation is answered `operation_too_old`, so choose a horizon older than any retry. It cannot be above the next token, and never goes down.")]
 pub(crate) struct CollectArgs {
     /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
@@ -38,19 +38,25 @@ pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failu
         Resource::Sqlite(database) => {
             let mut connection = database.connect()?;
             let snapshot = snapshot(&args.url).await?;
-            let here = status(&connection).map_err(|error| database.failed(error))?.issuer;
-            let next = same_issuer(&database.typed, &here, &snapshot, &args.url)?;
+            let here = status(&connection).map_err(|error| database.failed(error))?;
+            let next = same_issuer(&database.typed, &here.issuer, &snapshot, &args.url)?;
+            refuse_unborn(horizon, next)?;
             let collected = collect(&mut connection, next, &snapshot.leases, horizon);
             let collected = collected.map_err(|error| database.failed(error))?;
-            Done { next, fences: collected.fences, operations: collected.operations, refused: collected.refused }
+            let horizon = Horizon { asked: horizon, before: here.horizon };
+            let (fences, operations) = (collected.fences, collected.operations);
+            Done { next, fences, operations, horizon, refused: collected.refused }
         }
         Resource::File(file) => {
-            let here = file.receiver.status().map_err(|error| file.failed(error))?.issuer;
+            let here = file.receiver.status().map_err(|error| file.failed(error))?;
             let snapshot = snapshot(&args.url).await?;
-            let next = same_issuer(&file.typed, &here, &snapshot, &args.url)?;
+            let next = same_issuer(&file.typed, &here.issuer, &snapshot, &args.url)?;
+            refuse_unborn(horizon, next)?;
             let collected = file.receiver.collect(next, &snapshot.leases, horizon);
             let collected = collected.map_err(|error| file.failed(error))?;
-            Done { next, fences: collected.fences, operations: collected.operations, refused: collected.refused }
+            let horizon = Horizon { asked: horizon, before: here.horizon };
+            let (fences, operations) = (collected.fences, collected.operations);
+            Done { next, fences, operations, horizon, refused: collected.refused }
         }
     };
     tell(&done, output)
@@ -61,7 +67,26 @@ struct Done {
     next: Token,
     fences: u64,
     operations: u64,
+    horizon: Horizon,
     refused: Vec<LiveLease>,
+}
+
+/// The bound below which operation records go. It never goes down.
+#[derive(Clone, Copy)]
+struct Horizon {
+    asked: Option<Token>,
+    before: Option<Token>,
+}
+
+/// A horizon above the next token would refuse operations of holders that are yet to come, and cannot be taken back.
+fn refuse_unborn(horizon: Option<Token>, next: Token) -> Result<(), Failure> {
+    match horizon {
+        Some(horizon) if horizon > next => {
+            let what = format!("horizon: {horizon} is above {next}, the next token of the coordinator");
+            Err(Failure::new(Exit::Usage, what).then(format!("--horizon with {next} at most")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The next token, where it is the receiver's own coordinator that says so. Another's numbers would shut out every live
@@ -80,6 +105,7 @@ fn tell(done: &Done, output: Output) -> Result<Exit, Failure> {
             "fences": done.fences,
             "operations": done.operations,
             "unfenced_floor": done.next,
+            "horizon": done.horizon.asked.max(done.horizon.before),
             "refused": refused_json(&done.refused),
         }))?;
     } else {
@@ -87,6 +113,12 @@ fn tell(done: &Done, output: Output) -> Result<Exit, Failure> {
             "forgot {} fences and {} operation records; domains without a fence accept {} and later",
             done.fences, done.operations, done.next
         ))?;
+        if let (Some(asked), Some(before)) = (done.horizon.asked, done.horizon.before)
+            && before > asked
+        {
+            output
+                .line(&format!("the horizon stays at {before}: it was above {asked} already, and never goes down"))?;
+        }
         tell_refused(&done.refused, output)?;
     }
     Ok(Exit::Done)

@@ -114,6 +114,8 @@ fn collecting_forgets_the_fence_and_lets_no_old_token_back_in() {
     assert_eq!((&collected["fences"], &collected["refused"]), (&json!(1), &json!([])));
     let status = shell.run(&["status", "file:f", "--json"]).exits(0).json();
     assert_eq!((&status["fence"], &status["unfenced_floor"]), (&json!(null), &collected["unfenced_floor"]));
+    let unborn = shell.run(&["collect", "file:f", "--horizon", "1.1"]).exits(64);
+    assert!(unborn.stderr.contains("the next token"), "{}", unborn.stderr);
     let stale = shell.run(&["advance", "file:f", "--json", "--grant", &early]).exits(81).json();
     assert_eq!(stale["by"], "unfenced_floor");
     shell.run(&["advance", "file:f", "--grant", &grant(&shell, "f")]).exits(0);
