@@ -63,7 +63,7 @@ fn of_file(resource: &FileResource, output: Output) -> Result<Exit, Failure> {
             "operations": status.operations,
             "pending": status.pending,
             "content": status.content,
-            "counter": status.incarnation.counter,
+            "counter": status.incarnation.counter.to_string(),
             "recovery": status.incarnation.recovery,
         }))?;
     } else {
@@ -183,7 +183,7 @@ fn json(status: &Status, fences: Option<&[Fence]>, observations: Option<&[Observ
         "horizon": status.horizon,
         "fences": status.fences,
         "operations": status.operations,
-        "counter": status.incarnation.counter,
+        "counter": status.incarnation.counter.to_string(),
         "recovery": status.incarnation.recovery,
         "guarded": guarded,
         "sqlite_version": status.sqlite_version,
