@@ -4,7 +4,7 @@ use std::env;
 
 use fencepost_core::{
     Grant, Token,
-    fence::{Rejection, Verdict},
+    fence::{RejectedBy, Rejection, Verdict},
 };
 use fencepost_wire::GrantJson;
 use serde_json::{Value, json};
@@ -56,9 +56,12 @@ pub(crate) fn rejected(resource: &Resource, rejection: &Rejection, output: Outpu
     Err(match rejection {
         Rejection::Closed(why) => resource.closed(*why),
         Rejection::Missing => failure.then("eval \"$(fencepost acquire DOMAIN --export)\", or --grant JSON"),
-        Rejection::Stale { .. } | Rejection::NotCurrent => {
+        Rejection::Stale { by: RejectedBy::Fence, .. } | Rejection::NotCurrent => {
             failure.then("stop the work: another owner has come; then acquire anew: fencepost acquire DOMAIN")
         }
+        Rejection::Stale { by: RejectedBy::Floor | RejectedBy::UnfencedFloor, .. } => failure
+            .detail("every token as old as this one was shut out here, whether or not another owner has come")
+            .then("stop the work, and acquire anew: fencepost acquire DOMAIN"),
         Rejection::UnknownEpoch { .. } => {
             let form = match resource {
                 Resource::Sqlite(_) => "TABLE --domain EXPR",
