@@ -160,6 +160,10 @@ fn receiver(connection: &Connection, status: &Status, audit: &mut Audit) -> Resu
         Condition::Closed(why) => closed(why, audit),
     }
     own_records(connection, audit)?;
+    if status.guarded.is_empty() {
+        let fix = "guard a table: fencepost guard sqlite:PATH TABLE --domain EXPR";
+        audit.add("not_guarded", Severity::Critical, None, "no table is guarded any more".into(), fix);
+    }
     for table in &status.guarded {
         guarded_table(connection, table, audit)?;
     }

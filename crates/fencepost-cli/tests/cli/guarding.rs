@@ -34,6 +34,11 @@ fn a_guard_refuses_plain_writes_until_it_is_removed() {
     shell.sh(&guarded.next("fencepost audit")).exits(0);
     shell.run(&["unguard", &resource, "invoice"]).exits(0);
     shell.sqlite("x.db", "UPDATE invoice SET total = 2").unwrap();
+    let audit = shell.run(&["audit", &resource, "--json"]).exits(1).json();
+    assert_eq!(
+        (&audit["items"][0]["code"], &audit["items"][0]["severity"]),
+        (&json!("not_guarded"), &json!("critical"))
+    );
     let again = shell.run(&["unguard", &resource, "invoice"]).exits(64);
     assert!(again.stderr.contains("has no guard"), "{}", again.stderr);
 }
@@ -49,6 +54,7 @@ fn observing_notes_and_lets_pass_and_the_audit_says_so() {
     shell.sqlite("x.db", "INSERT INTO invoice VALUES ('2026-11', 1)").unwrap();
     let status = shell.run(&["status", &resource, "--observations", "--json"]).exits(0).json();
     assert_eq!(status["guarded"][0]["observed"], 1);
+    assert!(status["counter"].is_string(), "JSON numbers are exact up to 2^53 only: {status}");
     assert_eq!(status["observation_items"][0]["domain"], "invoices/2026-11");
     let audit = shell.run(&["audit", &resource, "--json"]).exits(1).json();
     assert_eq!(audit["items"][0]["code"], "guard_observes");
@@ -255,9 +261,18 @@ fn a_collection_forgets_fences_and_lets_no_old_token_back_in() {
     assert_eq!((&collected["fences"], &collected["refused"]), (&json!(1), &json!([])));
     let verdict = shell.run(&["advance", &resource, "--grant", &old, "--json"]).exits(81).json();
     assert_eq!((&verdict["reason"], &verdict["by"]), (&json!("stale"), &json!("unfenced_floor")));
+    let told = shell.run(&["advance", &resource, "--grant", &old]).exits(81).stderr;
+    assert!(told.contains("acquire anew") && !told.contains("another owner has come;"), "{told}");
     shell.run(&["advance", &resource, "--grant", &live]).exits(0);
     assert!(shell.run(&["collect", &resource, "--horizon", "0.1"]).exits(0).stdout.starts_with("forgot 0 fences"));
     shell.run(&["collect", &resource, "--horizon", "0"]).exits(64);
+    let next = shell.run(&["collect", &resource, "--horizon", "0.2", "--json"]).exits(0).json();
+    assert_eq!(next["horizon"], "2");
+    let next: u64 = next["unfenced_floor"].as_str().unwrap().parse().unwrap();
+    let unborn = shell.run(&["collect", &resource, "--horizon", &(next + 1).to_string()]).exits(64);
+    assert!(unborn.stderr.contains(&format!("0.{next}, the next token")), "{}", unborn.stderr);
+    let lower = shell.run(&["collect", &resource, "--horizon", "0.1"]).exits(0);
+    assert!(lower.stdout.contains("the horizon stays at 0.2"), "{}", lower.stdout);
     let mut away = shell.command(&["collect", &resource, "--url", "http://127.0.0.1:1"]);
     Ran::of(away.output().unwrap()).exits(69);
     let other = Server::start();
