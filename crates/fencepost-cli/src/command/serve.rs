@@ -6,7 +6,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use fencepost_coordinator::embedded::{Embedded, InitOptions, OpenError, Options};
-use fencepost_core::Epoch;
+use fencepost_core::{Epoch, Issuer};
 use fencepost_server::{BindError, Metrics, Server};
 use serde_json::json;
 use tokio::{
@@ -31,6 +31,12 @@ The first time, in an empty directory:
 From then on without --init. An empty directory is never taken for a new coordinator by itself: it may be one whose \
 state was lost, and a new one must not repeat old tokens.
 
+One whose store is lost begins again under its old name, in an epoch above every one that it has had (`fencepost status` \
+of its receivers shows them). Never copy an old directory back: it would grant the same tokens twice.
+  fencepost serve --data /var/lib/fencepost-2 --init --issuer NAME --epoch N
+Its receivers refuse the new epoch until each is told: repeat its `fencepost guard` line with --url of the new one. No \
+command tells all of them.
+
 Prints where it listens once it answers, and tells systemd (NOTIFY_SOCKET). Logs go to standard error; FENCEPOST_LOG \
 chooses what, e.g. `debug` or `warn,fencepost=info`. TERM and INT stop it: calls under way are answered, leases live on \
 and get one fresh TTL at the next start.")]
@@ -44,6 +50,9 @@ pub(crate) struct ServeArgs {
     /// The epoch of the new store [default: hours since 2026-01-01]
     #[arg(long, value_name = "N", requires = "init")]
     epoch: Option<u32>,
+    /// The name of the new store, of one that was lost [default: one that nobody has]
+    #[arg(long, value_name = "NAME", requires = "epoch")]
+    issuer: Option<String>,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7421")]
     listen: String,
@@ -64,10 +73,11 @@ enum LogForm {
 pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure> {
     start_logging(args.log)?;
     let epoch = args.epoch.map(Epoch::new).transpose()?;
+    let issuer = args.issuer.as_deref().map(Issuer::new).transpose()?;
     // A port that is taken is found before a store is made.
     let listener = TcpListener::bind(&args.listen).await.map_err(|error| cannot_listen(&args.listen, &error))?;
     if args.init {
-        let options = InitOptions { epoch, ..InitOptions::default() };
+        let options = InitOptions { epoch, issuer, ..InitOptions::default() };
         Embedded::init(&args.data, options).map_err(|error| not_opened(&args, &error))?;
     }
     let metrics = Metrics::new();
@@ -167,7 +177,8 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
     match error {
         OpenError::NotInitialised { .. } => {
             configuration().then(format!("a new coordinator: fencepost serve --data {dir} --init")).then(
-                "one whose state was lost: put its directory back, or take the same line, which begins a greater epoch",
+                "one whose state was lost: never copy an old directory back; begin it again under its name, in a greater epoch: \
+                 fencepost help serve",
             )
         }
         OpenError::NotEmpty { .. } if Embedded::is_initialised(&args.data) => {
@@ -182,7 +193,9 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
             None => configuration().then(format!("see who has it: fuser -v {dir}/*")),
         },
         OpenError::Layout { .. } => configuration().then("use the fencepost that wrote it"),
-        OpenError::Damaged { .. } => configuration().then("--data with an empty directory, and --init"),
+        OpenError::Damaged { .. } => configuration().then(
+            "keep it for inspection; begin again in an empty directory, in a greater epoch: fencepost help serve",
+        ),
         OpenError::ClockBehind => configuration().then("set the clock, or --epoch N"),
         OpenError::Store { .. } => Failure::new(Exit::CannotWrite, what).then(format!("df {dir}")),
         OpenError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {

@@ -42,6 +42,36 @@ fn a_lost_store_that_is_begun_anew_grants_greater_tokens() {
     assert!(ready["epoch"].as_u64().unwrap() > 0, "{ready}");
 }
 
+/// Mutant: the issuer not handed to `Embedded::init`; the receiver then refuses the coordinator that came back.
+#[test]
+fn a_lost_store_comes_back_under_its_name_and_receivers_are_told_by_guarding_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str, epoch: &str| {
+        let data = folder.path().join(name);
+        let mut command = fencepost();
+        command.args(["serve", "--json", "--init", "--issuer", "prod", "--epoch", epoch, "--listen", "127.0.0.1:0"]);
+        let mut child = command.arg("--data").arg(data).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        (child, crate::common::Shell::at(ready["url"].as_str().unwrap()))
+    };
+    let (mut lost, before) = start("old", "3");
+    let resource = before.database("x.db", "CREATE TABLE t (d TEXT)");
+    let guard = |url: &str| before.run(&["guard", &resource, "t", "--domain", "d", "--url", url]);
+    guard(&before.url).exits(0);
+    lost.kill().unwrap();
+    lost.wait().unwrap();
+    let (mut new, after) = start("new", "4");
+    let work = |code| after.run(&["run", "d", "--advance", &resource, "--", "true"]).exits(code);
+    work(81);
+    guard(&after.url).exits(0);
+    work(0);
+    new.kill().unwrap();
+    new.wait().unwrap();
+    serve(&["--data", folder.path().to_str().unwrap(), "--init", "--issuer", "prod"]).exits(64);
+}
+
 #[test]
 fn a_store_that_is_there_is_not_initialised_again() {
     let mut server = Server::start();

@@ -78,11 +78,11 @@ pub enum OpenError {
         /// The layout known.
         known: i64,
     },
-    /// The store is damaged. Nothing may be granted on it: restore a backup and recover into a new epoch, or
-    /// initialise a new directory, whose epoch is above everything this one has granted.
+    /// The store is damaged. Nothing may be granted on it, nor on an older copy of it: initialise a new directory with
+    /// the same issuer and an epoch above every one that it has had.
     #[error(
         "the store in {} is damaged: {what}. Do not delete rows to get past this: keep the directory for \
-         inspection, then restore a backup and recover, or initialise a new directory", .dir.display()
+         inspection, never copy an old one back, and initialise a new one with the same issuer and a greater epoch", .dir.display()
     )]
     Damaged {
         /// The directory.
