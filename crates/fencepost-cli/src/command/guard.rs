@@ -83,7 +83,7 @@ async fn guard_table(
     let mut connection = resource.connect()?;
     let seed = match by_hand {
         Some(seed) => Some(seed),
-        None if !url_was_typed && is_receiver(&connection) => None,
+        None if !url_was_typed && is_receiver(&connection) => where_it_answers(&args).await?,
         None => Some(from_coordinator(&args).await?),
     };
     let guarded = guard(&mut connection, table, &expression, mode, seed.as_ref());
@@ -111,7 +111,7 @@ async fn guard_file(
     let seed = match by_hand(&args)? {
         Some(seed) => Some(seed),
         // A receiver keeps what it knows.
-        None if !url_was_typed && !is_first_guard(resource)? => None,
+        None if !url_was_typed && !is_first_guard(resource)? => where_it_answers(&args).await?,
         None => Some(from_coordinator(&args).await?),
     };
     let guarded = resource.receiver.guard(&domain, seed.as_ref()).map_err(|error| resource.failed(error))?;
@@ -154,10 +154,19 @@ fn is_receiver(connection: &Connection) -> bool {
     status(connection).is_ok()
 }
 
+/// Asked all the same, so that the guard is not believed to be another coordinator's.
+async fn where_it_answers(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
+    snapshot(&args.url).await.ok().map(seed_of).transpose()
+}
+
 async fn from_coordinator(args: &GuardArgs) -> Result<ReceiverSeed, Failure> {
     let snapshot = snapshot(&args.url).await.map_err(|failure| {
         failure.then("where it cannot be reached, by hand: --issuer NAME --epoch N --floor TOKEN")
     })?;
+    seed_of(snapshot)
+}
+
+fn seed_of(snapshot: LiveSnapshot) -> Result<ReceiverSeed, Failure> {
     let next = next_token(&snapshot)?;
     Ok(ReceiverSeed::new(snapshot.issuer, snapshot.epoch).with_snapshot(next, snapshot.leases))
 }

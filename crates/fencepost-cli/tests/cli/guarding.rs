@@ -279,3 +279,22 @@ fn a_collection_forgets_fences_and_lets_no_old_token_back_in() {
     let foreign = shell.run(&["collect", &resource, "--url", &other.url]).exits(81);
     assert!(foreign.stderr.contains("takes grants of issuer"), "{}", foreign.stderr);
 }
+
+/// Mutant: `where_it_answers` giving nothing; the table is then said to be guarded for a coordinator that it refuses.
+#[test]
+fn a_receiver_of_another_issuer_is_not_said_to_be_guarded() {
+    let (server, other) = (Server::start(), Server::start());
+    let mut shell = server.shell();
+    let resource = shell.database("x.db", TABLE);
+    guard(&shell, &resource).exits(0);
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    shell.url = other.url.clone();
+    let file = shell.run(&["guard", "file:f", "--domain", "f"]).exits(81);
+    for refused in [guard(&shell, &resource).exits(81), file] {
+        assert_eq!(refused.stdout, "");
+        assert!(
+            refused.stderr.contains("takes grants of issuer fp-") && refused.stderr.contains("not of fp-"),
+            "{refused:?}"
+        );
+    }
+}
