@@ -11,7 +11,7 @@ use fencepost_wire::ReleaseAnswer;
 
 use crate::{
     command::renew::settle,
-    coordinator::{Call, connect, failed, patiently},
+    coordinator::{Call, UrlArgs, connect, failed, patiently},
     exit::Exit,
     failure::Failure,
     output::Output,
@@ -82,10 +82,10 @@ async fn give_back(
     // The session has nothing left to do. Where this call is lost, it ends by itself within one TTL.
     let _ = coordinator.end_session(key).await;
     locked.remove()?;
-    tell(domain, lease, released, output)
+    tell(kept, domain, lease, released, output)
 }
 
-fn tell(domain: &Domain, lease: LeaseId, released: Released, output: Output) -> Result<Exit, Failure> {
+fn tell(kept: &Kept, domain: &Domain, lease: LeaseId, released: Released, output: Output) -> Result<Exit, Failure> {
     if output.json {
         output.json(&ReleaseAnswer::from(released))?;
     }
@@ -97,15 +97,15 @@ fn tell(domain: &Domain, lease: LeaseId, released: Released, output: Output) -> 
             Ok(Exit::Done)
         }
         Some(end @ (LeaseEnd::Expired | LeaseEnd::Revoked | LeaseEnd::Recovered)) => {
-            Err(lost(domain, lease, end.as_str()))
+            Err(lost(kept, domain, lease, end.as_str()))
         }
     }
 }
 
-fn lost(domain: &Domain, lease: LeaseId, how: &str) -> Failure {
+fn lost(kept: &Kept, domain: &Domain, lease: LeaseId, how: &str) -> Failure {
     Failure::new(Exit::Lost, format!("the lease on {domain} had ended before ({how})"))
         .detail(format!("lease {lease}; the work may have overlapped with another's, which receivers refuse"))
-        .then(format!("fencepost show {}", shell::word(domain.as_str())))
+        .then(format!("fencepost show {}{}", shell::word(domain.as_str()), UrlArgs { url: kept.url.clone() }.option()))
 }
 
 fn not_released(
@@ -122,7 +122,7 @@ fn not_released(
             let granted = kept.granted.map(|granted| granted.lease);
             let removed = locked.remove();
             match (granted, removed) {
-                (Some(lease), Ok(())) => lost(domain, lease, &refusal.to_string()),
+                (Some(lease), Ok(())) => lost(kept, domain, lease, &refusal.to_string()),
                 (_, Err(failure)) => failure,
                 (None, Ok(())) => failed(Call::Change, &kept.url, error),
             }
