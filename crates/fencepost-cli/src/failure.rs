@@ -37,6 +37,12 @@ impl Failure {
         self
     }
 
+    /// The same without advice to name another coordinator, which the session file decides.
+    pub(crate) fn where_kept(mut self) -> Self {
+        self.next.retain(|next| !next.starts_with("name another one: --url"));
+        self
+    }
+
     /// The same with what the API calls it.
     pub(crate) fn with_problem(mut self, problem: Problem) -> Self {
         self.problem = Some(Box::new(problem));

@@ -132,7 +132,7 @@ fn not_released(
         | CallError::Unavailable { .. }
         | CallError::Unreachable { .. }
         | CallError::Protocol { .. } => {
-            let failure = failed(Call::Change, &kept.url, error);
+            let failure = failed(Call::Change, &kept.url, error).where_kept();
             let failure = if happened { failure.ending_in(Exit::Unknown) } else { failure };
             failure
                 .detail(format!("the lease on {domain} is not renewed any more and ends by itself within one TTL"))

@@ -58,7 +58,7 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
 
 fn not_renewed(kept: &Kept, error: CallError<HeartbeatRefusal>, anew: &str) -> Failure {
     let is_over = matches!(error, CallError::Refused(_));
-    let failure = failed(Call::Read, &kept.url, error);
+    let failure = failed(Call::Read, &kept.url, error).where_kept();
     if is_over {
         failure.then(anew)
     } else {

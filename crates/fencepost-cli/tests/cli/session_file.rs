@@ -178,3 +178,16 @@ fn where_it_cannot_be_written_nothing_is_asked_for() {
     }
     assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
 }
+
+#[test]
+fn renew_and_release_do_not_advise_another_coordinator() {
+    let mut server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d"]).exits(0);
+    server.kill();
+    for command in ["renew", "release"] {
+        let away = shell.run(&[command]);
+        assert!(matches!(away.code, Some(69 | 82)), "{away:?}");
+        assert!(away.stderr.contains("fencepost serve") && !away.stderr.contains("--url"), "{}", away.stderr);
+    }
+}
