@@ -5,6 +5,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -46,7 +47,9 @@ impl Running {
 
     /// Starts this command, whatever it is, with a mark in its environment by which its processes are found.
     pub(crate) fn of(mut command: Command) -> Self {
-        let mark = format!("RUN_TEST_MARK={:?}-{}", std::thread::current().id(), now_ms());
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("RUN_TEST_MARK={}-{number}-{}", std::process::id(), now_ms());
         let (name, value) = mark.split_once('=').unwrap();
         let child = command.env(name, value).stdout(Stdio::null()).spawn().unwrap();
         Self { child, mark, told: String::new() }
