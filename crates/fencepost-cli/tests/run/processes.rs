@@ -105,6 +105,7 @@ impl Running {
                 return status;
             }
             assert!(started.elapsed() < PATIENCE, "it does not end");
+            // bounded: a short look again and again, or time that has to pass for the story
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -92,6 +92,7 @@ fn a_program_that_counts_interrupts() {
         }
         // Once the test goes on, a second one has as long as this to arrive.
         rounds_left -= i32::from(Path::new("go").exists());
+        // bounded: a short look again and again, or time that has to pass for the story
         thread::sleep(Duration::from_millis(1));
     }
     std::process::exit(6);

@@ -63,6 +63,7 @@ fn a_signal_ends_it_while_the_coordinator_does_not_answer() {
     let shell = server.shell();
     send("STOP", server.pid());
     let mut waiting = Running::start(&shell, &["d", "--wait", "10m", "--", "touch", "ran"]);
+    // bounded: a short look again and again, or time that has to pass for the story
     thread::sleep(Duration::from_millis(300));
     let sent = Instant::now();
     send("TERM", waiting.pid());
