@@ -17,6 +17,7 @@ use tokio::{sync::mpsc, time::sleep};
 
 use super::{
     ask::Ask,
+    cgroup::Cgroup,
     environment,
     held::Held,
     link::{End, Link, Order, Report, hand_over},
@@ -199,6 +200,7 @@ impl<'a> Carrier<'a> {
         }
         // Orphans that came here have no other parent to take note of their end.
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        Cgroup::remove_left_by(self.warden.id());
         Ok(())
     }
 }

@@ -17,11 +17,15 @@ pub(crate) struct Cgroup {
 impl Cgroup {
     /// One below the group of this process, or nothing where that is not allowed or of no use.
     pub(crate) fn create() -> Option<Self> {
-        let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
-        let group = Self { folder: own.join(format!("fencepost-run-{}", process::id())) };
+        let group = Self { folder: folder_of(process::id())? };
         fs::create_dir(&group.folder).ok()?;
         // Older kernels have groups and no way to kill one.
         group.folder.join("cgroup.kill").exists().then_some(group)
+    }
+
+    /// Removes what a warden that was killed has left, once nobody is in it.
+    pub(crate) fn remove_left_by(warden: u32) {
+        drop(folder_of(warden).map(|folder| Self { folder }));
     }
 
     /// Where it is.
@@ -47,6 +51,11 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.folder);
     }
+}
+
+fn folder_of(warden: u32) -> Option<PathBuf> {
+    let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
+    Some(own.join(format!("fencepost-run-{warden}")))
 }
 
 fn read(path: &str) -> String {
