@@ -296,7 +296,8 @@ async fn a_grant_that_its_caller_comes_to_too_late_is_not_handed_over() {
 /// Mutant: any branch left out of `plausible`.
 #[tokio::test]
 async fn a_grant_of_something_else_is_no_grant_whatever_the_driver() {
-    let lies: [(fn(&mut Acquired), &str); 6] = [
+    type Lie = (fn(&mut Acquired), &'static str);
+    let lies: [Lie; 6] = [
         (|acquired| acquired.domain = domain("e"), "it grants another domain"),
         (|acquired| acquired.session = SessionId::from_bytes([7; 16]), "it grants to another session"),
         (|acquired| acquired.permission = Permission::Advisory, "it grants under another contract"),
