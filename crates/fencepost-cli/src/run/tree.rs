@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_child_in_a_session_of_its_own_is_a_member_until_it_is_killed() {
-        let mut child = Command::new("setsid").args(["-w", "sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
+        let mut child =
+            Command::new("setsid").args(["--fork", "--wait", "sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
         let is_child = |member: &Member| u32::try_from(member.pid.as_raw_nonzero().get()) == Ok(child.id());
         let member = members(getpid(), &[]).unwrap().into_iter().find(is_child).unwrap();
         let other = Member { started: member.started + 1, ..member };

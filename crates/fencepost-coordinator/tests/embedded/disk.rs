@@ -61,7 +61,7 @@ async fn a_log_that_somebody_changed_is_refused_and_the_error_says_what_to_do() 
         let refused = Embedded::open(dir.path(), Options::default()).unwrap_err();
         let text = refused.to_string();
         assert!(matches!(refused, OpenError::Damaged { .. }), "{change}: {text}");
-        assert!(text.contains(complaint) && text.contains("restore a backup"), "{change}: {text}");
+        assert!(text.contains(complaint) && text.contains("initialise a new one"), "{change}: {text}");
     }
 }
 

@@ -343,5 +343,5 @@ fn a_damaged_log_row_is_noticed_at_the_start_and_the_error_says_what_to_do() {
     let refused = store.open(Options::default()).unwrap_err();
     assert!(matches!(refused, OpenError::Damaged { .. }));
     let text = refused.to_string();
-    assert!(text.contains("checksum") && text.contains("restore a backup"), "{text}");
+    assert!(text.contains("checksum") && text.contains("initialise a new one"), "{text}");
 }

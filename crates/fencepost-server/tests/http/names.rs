@@ -42,11 +42,11 @@ async fn holders_and_metadata_are_kept_byte_for_byte() {
     for (number, name) in ODD.into_iter().enumerate() {
         let mut acquire = opening(&format!("d{number}"), number as u64);
         acquire["holder"] = json!(name);
-        acquire["metadata"] = json!({name: format!("line\n{name}")});
+        acquire["metadata"] = json!({name: format!("with {name}")});
         assert_eq!(server.call("POST", "/v1/leases", acquire).await.status, 201, "{name:?}");
         let listed = server.get(&format!("/v1/leases?domain=d{number}")).await.json();
         assert_eq!(listed["items"][0]["holder"], name);
-        assert_eq!(listed["items"][0]["metadata"], json!({name: format!("line\n{name}")}));
+        assert_eq!(listed["items"][0]["metadata"], json!({name: format!("with {name}")}));
     }
 }
 
