@@ -39,7 +39,8 @@ fn a_pipe_replaces_the_file_and_a_later_owner_ends_it() {
     let rejected = write(&shell, "late\n", &["--grant", &old, "--json"]).exits(81);
     let verdict = rejected.json();
     assert_eq!((&verdict["reason"], &verdict["by"]), (&json!("stale"), &json!("fence")));
-    assert!(verdict["presented"].as_str().unwrap() < verdict["least_accepted"].as_str().unwrap());
+    let number = |field: &str| verdict[field].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(number("presented") < number("least_accepted"));
     assert_eq!(rejected.problem()["exit_code"], 81);
     assert_eq!(content(&shell), "two\n");
 }
