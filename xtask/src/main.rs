@@ -2,8 +2,8 @@
 //! says whether a change is good, `cargo xtask tidy` the part of it that no compiler checks.
 //!
 //! Steps and checks are small and independent. A check is a pure function over the texts of the repository
-//! ([`tidy::Tree`]), so its tests run on made-up trees; only [`ci`], [`bench`], [`command`], [`tools`] and
-//! [`servers`] touch the machine.
+//! (`tidy::Tree`), so its tests run on made-up trees; only `ci`, `bench`, `command`, `tools` and
+//! `servers` touch the machine.
 
 mod bench;
 mod ci;
