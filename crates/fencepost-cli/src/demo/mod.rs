@@ -1,6 +1,6 @@
 //! `fencepost demo`: the main job on real input, in about fifteen seconds.
 //!
-//! [`script`] says as data who does what and what is promised; [`play`] makes it happen with real [worker](crew)
+//! [`script`] says as data who does what and what is promised; [`mod@play`] makes it happen with real [worker](crew)
 //! processes on a real [`stage`]; [`promise`] compares; [`tell`] shows. Nothing is left behind, however it ends: what was
 //! made is owned by values that clean up when they go, and a signal ends the play like any other event.
 

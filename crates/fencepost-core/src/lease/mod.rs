@@ -1,6 +1,7 @@
 //! The coordinator's side: who holds which domain, under which token, until when.
 //!
-//! [`Leases`] is a state machine without IO. A driver gives it [commands](Command) with the present [`Moment`]; it
+//! [`Leases`] is a state machine without IO. A driver gives it [commands](Command) with the present
+//! [`Moment`](crate::Moment); it
 //! answers with an [`Output`]: [records](Record) to make durable and, once they are, answers to send. State changes
 //! in one place only, where a record is applied; replaying the records after a crash runs the same code.
 //!
