@@ -1,8 +1,9 @@
 //! The coordinator's side: who holds which domain, under which token, until when.
 //!
 //! [`Leases`] is a state machine without IO. A driver gives it [commands](Command) with the present
-//! [`Moment`](crate::Moment); it answers with an [`Output`]: [records](Record) to make durable and, once they are, answers to send. State changes
-//! in one place only, where a record is applied; replaying the records after a crash runs the same code.
+//! [`Moment`](crate::Moment); it answers with an [`Output`]: [records](Record) to make durable and, once they are,
+//! answers to send. State changes in one place only, where a record is applied; replaying the records after a crash
+//! runs the same code.
 //!
 //! What it is not: a store, a clock, a server. Fresh ids, secrets' digests and time come from the driver, and
 //! heartbeats leave no record (but for a session's first after a start), so a restart gives every session one grace.
