@@ -12,6 +12,8 @@
 //!   safe. A refusal is not among them: that is a [`Verdict`](fencepost_core::fence::Verdict).
 //! * [`ReceiverSeed`] is what a receiver is guarded or recovered with.
 //! * [`Seen`] is the greatest mutation counter that a caller has seen: the only witness of a copied-back file.
+//! * [`Audit`] is what looking for ways around a receiver has found.
+//! * `adapter` (feature `adapter`) is what receivers with a storage of their own have in common.
 //! * [`header`] and [`VerdictCode`] are the HTTP form of the same contract.
 //!
 //! ```
@@ -32,6 +34,9 @@
 //! # Ok::<(), fencepost_core::Invalid>(())
 //! ```
 
+#[cfg(feature = "adapter")]
+pub mod adapter;
+mod audit;
 mod code;
 mod error;
 #[cfg(feature = "file")]
@@ -42,6 +47,7 @@ mod receiver;
 mod seed;
 mod seen;
 
+pub use audit::{Audit, Finding, Severity};
 pub use code::VerdictCode;
 pub use error::{AdvanceError, Cause, WriteError};
 pub use memory::MemoryReceiver;

@@ -1,85 +1,21 @@
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use fencepost_core::fence::{Closure, Condition};
 use fencepost_sql::sqlite::{FIRST_SOUND_VERSION, Mode, SCHEMA, Trigger, guard_triggers};
 use rusqlite::{Connection, config::DbConfig};
 
 use crate::{
-    GuardedTable, MaintenanceError, Status,
+    Audit, GuardedTable, MaintenanceError, Severity, Status,
     describe::{reads_row_id, table_shape},
     guard::guard_triggers_of,
     status,
 };
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing.
-    Notice,
-    /// The promise is weaker than it looks.
-    Warning,
-    /// There is a way around the guard, or the receiver accepts nothing.
-    Critical,
-}
-
-impl Severity {
-    /// The name in output.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Something that weakens the promise, with what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// A stable name, snake_case.
-    pub code: &'static str,
-    /// How bad it is.
-    pub severity: Severity,
-    /// The table or trigger that it is about.
-    pub subject: Option<String>,
-    /// What was found.
-    pub found: String,
-    /// What to do.
-    pub fix: String,
-}
 
 /// What an audit looks at beyond the guarded tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditScope {
     /// List tables that have no guard.
     pub unguarded_tables: bool,
-}
-
-/// What an audit has found, worst first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// The findings; none means that no way around is known.
-    pub findings: Vec<Finding>,
-}
-
-impl Audit {
-    /// Whether nothing was found.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    fn add(&mut self, code: &'static str, severity: Severity, subject: Option<&str>, found: String, fix: &str) {
-        let subject = subject.map(str::to_owned);
-        self.findings.push(Finding { code, severity, subject, found, fix: fix.to_owned() });
-    }
 }
 
 /// Lists every way around the guards that can be seen from this connection. Changes nothing.
@@ -104,8 +40,7 @@ pub fn audit(connection: &Connection, scope: AuditScope) -> Result<Audit, Mainte
     if scope.unguarded_tables {
         unguarded_tables(connection, &mut audit)?;
     }
-    audit.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok(audit)
+    Ok(audit.worst_first())
 }
 
 fn closed(why: Closure, audit: &mut Audit) {
@@ -191,7 +126,7 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
                 audit.add(
                     "records_altered",
                     Severity::Critical,
-                    Some(name),
+                    Some(name.clone()),
                     found,
                     "drop the trigger and recover the receiver",
                 );
@@ -201,7 +136,7 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
                 audit.add(
                     "records_unprotected",
                     Severity::Critical,
-                    Some(name),
+                    Some(name.clone()),
                     found,
                     "recover the receiver, which makes it anew",
                 );
@@ -210,7 +145,7 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
     }
     for name in found.keys().filter(|name| !expected.contains_key(*name)) {
         let found = format!("{name} is attached to Fencepost's own tables and was not made by it");
-        audit.add("records_altered", Severity::Warning, Some(name), found, "drop it");
+        audit.add("records_altered", Severity::Warning, Some(name.clone()), found, "drop it");
     }
     let sql = "SELECT count(*) FROM main.fencepost_entry AS e JOIN main.fencepost_entry AS c ON c.slot = 0
                WHERE e.slot > 0 AND e.counter > c.counter";
@@ -218,19 +153,19 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
     if entries > 0 {
         let found = "a transaction was committed while a domain was entered: that domain is open to everybody".into();
         let fix = "any fenced write sweeps it away; look for a mutation that sends COMMIT";
-        audit.add("left_open", Severity::Critical, Some("fencepost_entry"), found, fix);
+        audit.add("left_open", Severity::Critical, Some("fencepost_entry".into()), found, fix);
     }
     Ok(())
 }
 
 fn guarded_table(connection: &Connection, table: &GuardedTable, audit: &mut Audit) -> Result<(), MaintenanceError> {
-    let name = Some(table.name.as_str());
+    let name = || Some(table.name.clone());
     let again = "guard the table again";
     let shape = match table_shape(connection, &table.name) {
         Ok(shape) => shape,
         Err(MaintenanceError::Unguardable(why)) => {
             let fix = "undo the change, or unguard the table and guard the one that took its place";
-            audit.add("not_coverable", Severity::Critical, name, why.to_string(), fix);
+            audit.add("not_coverable", Severity::Critical, name(), why.to_string(), fix);
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -246,14 +181,14 @@ fn guarded_table(connection: &Connection, table: &GuardedTable, audit: &mut Audi
     };
     if triggers.is_empty() {
         let found = format!("{} is registered as guarded and has no triggers", table.name);
-        audit.add("guard_missing", Severity::Critical, name, found, again);
+        audit.add("guard_missing", Severity::Critical, name(), found, again);
     } else if expected(Mode::Observe)?.as_ref() == Some(&triggers) {
         let found = format!("the guard of {} only observes: nothing is refused", table.name);
-        audit.add("guard_observes", Severity::Warning, name, found, "guard the table again without observing");
+        audit.add("guard_observes", Severity::Warning, name(), found, "guard the table again without observing");
     } else if expected(Mode::Enforce)?.as_ref() != Some(&triggers) {
         let found =
             format!("the triggers of {} do not match its columns and unique indexes, or were changed", table.name);
-        audit.add("guard_outdated", Severity::Critical, name, found, again);
+        audit.add("guard_outdated", Severity::Critical, name(), found, again);
     }
     ignoring_triggers(connection, &table.name, audit)
 }
@@ -276,7 +211,7 @@ fn ignoring_triggers(connection: &Connection, table: &str, audit: &mut Audit) ->
         audit.add(
             "ignoring_trigger",
             Severity::Warning,
-            Some(&name),
+            Some(name),
             found,
             "raise ABORT there, or check in the statement",
         );
@@ -298,7 +233,7 @@ fn orphans(connection: &Connection, status: &Status, audit: &mut Audit) -> Resul
             audit.add(
                 "guard_unregistered",
                 Severity::Warning,
-                Some(&table),
+                Some(table),
                 found,
                 "guard it again under its present name",
             );
@@ -316,7 +251,7 @@ fn unguarded_tables(connection: &Connection, audit: &mut Audit) -> Result<(), Ma
     let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for table in tables {
         let found = format!("{table} has no guard: any client can change it");
-        audit.add("unguarded_table", Severity::Notice, Some(&table), found, "guard it if leases are to protect it");
+        audit.add("unguarded_table", Severity::Notice, Some(table), found, "guard it if leases are to protect it");
     }
     Ok(())
 }

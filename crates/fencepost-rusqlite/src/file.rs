@@ -5,7 +5,7 @@ use std::{
 };
 
 use fencepost_core::{Grant, fence::Verdict};
-use fencepost_receiver::{AdvanceError, Capabilities, Guarantee, Receiver};
+use fencepost_receiver::{AdvanceError, Capabilities, Guarantee, Receiver, adapter::on_a_thread};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::SqliteReceiver;
@@ -103,6 +103,6 @@ impl Receiver for SqliteFile {
 
     async fn advance(&self, grant: &Grant) -> Result<Verdict<()>, AdvanceError> {
         let (this, grant) = (self.clone(), grant.clone());
-        crate::blocking::run(move || this.advance_blocking(&grant)).await
+        on_a_thread(move || this.advance_blocking(&grant)).await
     }
 }

@@ -1,7 +1,8 @@
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fencepost_core::{fence::Closure, fence::LiveLease, sabotage};
-use fencepost_receiver::ReceiverSeed;
+use fencepost_receiver::{
+    ReceiverSeed,
+    adapter::{first_counter, fresh_recovery_id},
+};
 use fencepost_sql::sqlite::{DomainExpression, Mode, SCHEMA, Trigger, guard_triggers, quoted, statement};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -127,12 +128,12 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
             seed.issuer.as_str(),
             seed.known_epoch.get(),
             seed.floor.map(|floor| floor.as_i64()),
-            fresh_recovery_id(),
+            fresh_recovery_id().as_bytes(),
             device,
             inode
         ],
     )?;
-    tx.execute(statement::START_COUNTER, [first_counter()])?;
+    tx.execute(statement::START_COUNTER, [first_counter().cast_signed()])?;
     Ok(())
 }
 
@@ -158,21 +159,6 @@ fn guard_triggers_left(connection: &Connection) -> rusqlite::Result<bool> {
              WHERE type = 'trigger' AND name LIKE 'fencepost\\_guard\\_%' ESCAPE '\\'",
         )?
         .exists([])
-}
-
-/// 128 random bits.
-pub(crate) fn fresh_recovery_id() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes
-}
-
-/// Where a counter starts: above all counters of a receiver that was in this place before, as long as the clock is roughly
-/// right and there were fewer than a million changes a millisecond. Whoever has seen the old one would otherwise find the
-/// new one gone back.
-pub(crate) fn first_counter() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    i64::try_from(elapsed.clamp(1, 1 << 42) << 20).unwrap_or(i64::MAX)
 }
 
 fn create_triggers(tx: &Transaction<'_>, triggers: &[Trigger]) -> Result<(), MaintenanceError> {

@@ -48,7 +48,6 @@
 //! ```
 
 mod audit;
-mod blocking;
 mod collect;
 mod describe;
 mod entered;
@@ -58,15 +57,14 @@ mod maintenance;
 mod place;
 mod receiver;
 mod recover;
-mod rejected;
 mod status;
 mod transaction;
 
-pub use audit::{Audit, AuditScope, Finding, Severity, audit};
+pub use audit::{AuditScope, audit};
 pub use collect::{Collected, collect};
 pub use entered::{Entered, Entry};
 pub use fencepost_core::fence::Verdict;
-pub use fencepost_receiver::{ReceiverSeed, Seen, WriteError};
+pub use fencepost_receiver::{Audit, Finding, ReceiverSeed, Seen, Severity, WriteError};
 pub use fencepost_sql::sqlite::{DomainExpression, Identity, Mode, Unguardable};
 pub use file::SqliteFile;
 pub use guard::{Guarded, guard, unguard};

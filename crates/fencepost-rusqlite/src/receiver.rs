@@ -2,16 +2,15 @@ use std::sync::Once;
 
 use fencepost_core::{
     Grant, OperationId,
-    fence::{Operation, RecordedResult, Verdict},
+    fence::{Operation, RecordedResult, Rejection, Verdict},
     sabotage,
 };
-use fencepost_receiver::{AdvanceError, Seen, WriteError};
+use fencepost_receiver::{AdvanceError, Seen, WriteError, adapter::log_rejection};
 use fencepost_sql::sqlite::FIRST_SOUND_VERSION;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, TransactionState};
 
 use crate::{
     entered::{Entered, Entry},
-    rejected,
     transaction::{self, Claim, Failure, Plan, Step, unavailable},
 };
 
@@ -128,7 +127,7 @@ impl SqliteReceiver {
         let plan = self.plan(&tx, &claim).map_err(foreign)?;
         match plan.step {
             Step::Reject(rejection) => {
-                rejected::note(&claim.grants, None, &rejection);
+                refused(&claim, &rejection);
                 Ok(Verdict::Rejected(rejection))
             }
             Step::Apply { raises } | Step::Replay { raises } => {
@@ -206,7 +205,7 @@ impl SqliteReceiver {
         }
         match plan.step {
             Step::Reject(rejection) => {
-                rejected::note(&claim.grants, claim.operation.as_ref(), &rejection);
+                refused(&claim, &rejection);
                 Ok(Entry::Rejected(rejection))
             }
             Step::Replay { raises } => {
@@ -257,7 +256,7 @@ impl SqliteReceiver {
         }
         match plan.step {
             Step::Reject(rejection) => {
-                rejected::note(&claim.grants, claim.operation.as_ref(), &rejection);
+                refused(claim, &rejection);
                 Ok(Verdict::Rejected(rejection))
             }
             Step::Replay { raises } => {
@@ -290,6 +289,11 @@ impl SqliteReceiver {
             }
         }
     }
+}
+
+/// Says a rejection once for each domain that it kept from being changed.
+fn refused(claim: &Claim<'_>, rejection: &Rejection) {
+    claim.grants.iter().for_each(|grant| log_rejection(grant, claim.operation.as_ref(), rejection));
 }
 
 /// The storage failed before the commit: nothing can have happened.

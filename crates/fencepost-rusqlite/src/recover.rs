@@ -2,13 +2,16 @@ use fencepost_core::{
     RecoveryId,
     fence::{Closure, LiveLease},
 };
-use fencepost_receiver::{ReceiverSeed, Seen};
+use fencepost_receiver::{
+    ReceiverSeed, Seen,
+    adapter::{first_counter, fresh_recovery_id},
+};
 use fencepost_sql::sqlite::{Identity, SCHEMA, statement};
 use rusqlite::{Connection, params};
 
 use crate::{
     MaintenanceError,
-    guard::{create_receiver, first_counter, forget_born_before, fresh_recovery_id, learn},
+    guard::{create_receiver, forget_born_before, learn},
     maintenance::{drop_fences, in_one_transaction, receiver_row, same_issuer, set_live_fences},
     place::identity,
     transaction::read_receiver,
@@ -85,7 +88,7 @@ pub fn recover(
             Err(error) => return Err(error),
         };
         tx.execute_batch(SCHEMA)?;
-        tx.execute(statement::START_COUNTER, [first_counter()])?;
+        tx.execute(statement::START_COUNTER, [first_counter().cast_signed()])?;
         match read_receiver(tx)? {
             Some(row) => same_issuer(&row, &seed.issuer)?,
             None => create_receiver(tx, seed)?,
@@ -102,8 +105,9 @@ pub fn recover(
         }
         let fences: i64 = tx.query_row("SELECT count(*) FROM main.fencepost_fence", [], |row| row.get(0))?;
         let (device, inode) = identity(tx).columns();
-        let least = first_counter().max(i64::try_from(seen.greatest()).unwrap_or(i64::MAX).saturating_add(1));
-        tx.execute(statement::REOPEN, params![fresh_recovery_id(), device, inode, fences])?;
+        let least = first_counter().max(seen.greatest().saturating_add(1));
+        let least = i64::try_from(least).unwrap_or(i64::MAX);
+        tx.execute(statement::REOPEN, params![fresh_recovery_id().as_bytes(), device, inode, fences])?;
         tx.execute(statement::SKIP_COUNTER, [least])?;
         let incarnation = incarnation(tx)?;
         if incarnation.recovery.is_none() {

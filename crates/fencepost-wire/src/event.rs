@@ -81,20 +81,8 @@ impl RejectedData {
     /// The rejection of a write to `domain`.
     #[must_use]
     pub fn new(domain: Domain, rejection: &Rejection, lease: Option<LeaseId>, operation: Option<OperationId>) -> Self {
-        let (presented, least_accepted) = match rejection {
-            Rejection::Stale { presented, least_accepted, by: _ } => (Some(*presented), Some(*least_accepted)),
-            Rejection::UnknownEpoch { presented, known: _ } => (Some(*presented), None),
-            Rejection::Closed(_)
-            | Rejection::Missing
-            | Rejection::WrongDomain
-            | Rejection::WrongContract
-            | Rejection::WrongIssuer
-            | Rejection::Unverified
-            | Rejection::OperationConflict
-            | Rejection::OperationInProgress
-            | Rejection::OperationTooOld
-            | Rejection::NotCurrent => (None, None),
-        };
+        let presented = rejection.presented();
+        let least_accepted = rejection.stale().map(|stale| stale.least_accepted);
         Self { domain, rejected: rejection.code().to_owned(), presented, least_accepted, lease, operation }
     }
 }

@@ -1,9 +1,9 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use fencepost_receiver::file;
+use fencepost_receiver::Finding;
 use fencepost_rusqlite::{AuditScope, audit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     exit::Exit,
@@ -27,15 +27,6 @@ pub(crate) struct AuditArgs {
     all_tables: bool,
 }
 
-/// What an audit of either kind has found.
-struct Found {
-    code: &'static str,
-    severity: &'static str,
-    subject: Option<String>,
-    found: String,
-    fix: String,
-}
-
 pub(crate) fn run(args: AuditArgs, output: Output) -> Result<Exit, Failure> {
     let findings = match Resource::parse(&args.resource)? {
         Resource::Sqlite(database) => in_database(&database, args.all_tables)?,
@@ -47,59 +38,31 @@ pub(crate) fn run(args: AuditArgs, output: Output) -> Result<Exit, Failure> {
     };
     let is_clean = findings.is_empty();
     if output.json {
-        let items: Vec<_> = findings.iter().map(Found::json).collect();
+        let items: Vec<_> = findings.iter().map(json).collect();
         output.json(&json!({"items": items, "next_cursor": null}))?;
     } else if is_clean {
         output.line("no way around the guards was found")?;
     } else {
-        output.table(&["SEVERITY", "FINDING", "WHAT TO DO"], findings.into_iter().map(Found::row).collect())?;
+        output.table(&["SEVERITY", "FINDING", "WHAT TO DO"], findings.into_iter().map(row).collect())?;
     }
     Ok(if is_clean { Exit::Done } else { Exit::Findings })
 }
 
-fn in_database(database: &SqliteResource, unguarded_tables: bool) -> Result<Vec<Found>, Failure> {
+fn in_database(database: &SqliteResource, unguarded_tables: bool) -> Result<Vec<Finding>, Failure> {
     let connection = database.connect()?;
     let audit = audit(&connection, AuditScope { unguarded_tables }).map_err(|error| database.failed(error))?;
-    Ok(audit
-        .findings
-        .into_iter()
-        .map(|fencepost_rusqlite::Finding { code, severity, subject, found, fix }| Found {
-            code,
-            severity: severity.as_str(),
-            subject,
-            found,
-            fix,
-        })
-        .collect())
+    Ok(audit.findings)
 }
 
-fn at_file(file: &FileResource) -> Result<Vec<Found>, Failure> {
-    let audit = file.receiver.audit().map_err(|error| file.failed(error))?;
-    Ok(audit
-        .findings
-        .into_iter()
-        .map(|file::Finding { code, severity, subject, found, fix }| Found {
-            code,
-            severity: severity.as_str(),
-            subject,
-            found,
-            fix,
-        })
-        .collect())
+fn at_file(file: &FileResource) -> Result<Vec<Finding>, Failure> {
+    Ok(file.receiver.audit().map_err(|error| file.failed(error))?.findings)
 }
 
-impl Found {
-    fn json(&self) -> serde_json::Value {
-        json!({
-            "code": self.code,
-            "severity": self.severity,
-            "subject": self.subject,
-            "found": self.found,
-            "fix": self.fix,
-        })
-    }
+fn json(finding: &Finding) -> Value {
+    let Finding { code, severity, subject, found, fix } = finding;
+    json!({"code": code, "severity": severity.as_str(), "subject": subject, "found": found, "fix": fix})
+}
 
-    fn row(self) -> Vec<String> {
-        vec![self.severity.to_owned(), format!("{}: {}", self.code, self.found), self.fix]
-    }
+fn row(finding: Finding) -> Vec<String> {
+    vec![finding.severity.to_string(), format!("{}: {}", finding.code, finding.found), finding.fix]
 }

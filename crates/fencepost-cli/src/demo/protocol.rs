@@ -2,7 +2,7 @@
 
 use fencepost_core::{
     Domain, Invalid, OperationId, Token, Ttl, Wait,
-    fence::{RecordedResult, RejectedBy, Rejection, Verdict},
+    fence::{RecordedResult, RejectedBy, Verdict},
 };
 use serde::{Deserialize, Serialize};
 
@@ -111,26 +111,13 @@ impl From<Verdict<RecordedResult>> for Told {
             Verdict::Applied(result) => Self { verdict: Kind::Applied, result: text(result), ..Self::default() },
             Verdict::Replayed(result) => Self { verdict: Kind::Replayed, result: text(result), ..Self::default() },
             Verdict::Rejected(rejection) => {
-                let reason = Some(rejection.code().to_owned());
-                match rejection {
-                    Rejection::Stale { presented, least_accepted, by } => Self {
-                        reason,
-                        presented: Some(presented),
-                        least_accepted: Some(least_accepted),
-                        by: Some(by),
-                        ..Self::default()
-                    },
-                    Rejection::Closed(_)
-                    | Rejection::Missing
-                    | Rejection::WrongDomain
-                    | Rejection::WrongContract
-                    | Rejection::WrongIssuer
-                    | Rejection::Unverified
-                    | Rejection::OperationConflict
-                    | Rejection::OperationInProgress
-                    | Rejection::OperationTooOld
-                    | Rejection::UnknownEpoch { .. }
-                    | Rejection::NotCurrent => Self { reason, ..Self::default() },
+                let (reason, stale) = (Some(rejection.code().to_owned()), rejection.stale());
+                Self {
+                    reason,
+                    presented: stale.map(|stale| stale.presented),
+                    least_accepted: stale.map(|stale| stale.least_accepted),
+                    by: stale.map(|stale| stale.by),
+                    ..Self::default()
                 }
             }
         }
@@ -153,7 +140,7 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
-    use fencepost_core::fence::Closure;
+    use fencepost_core::fence::{Closure, Rejection};
 
     use super::*;
 

@@ -35,4 +35,4 @@ mod verdict;
 pub use decide::{Condition, Decision, Presented, Proof, SignatureRule, Standing, decide};
 pub use operation::{Fingerprint, Operation, RecordedResult};
 pub use register::{LiveLease, Register};
-pub use verdict::{Closure, RejectedBy, Rejection, Verdict};
+pub use verdict::{Closure, RejectedBy, Rejection, Stale, Verdict};

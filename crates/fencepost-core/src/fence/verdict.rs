@@ -96,7 +96,46 @@ pub enum Rejection {
     NotCurrent,
 }
 
+/// What there is to tell of a token that came too late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// What was presented.
+    pub presented: Token,
+    /// The least token that would have been accepted.
+    pub least_accepted: Token,
+    /// What rules it out.
+    pub by: RejectedBy,
+}
+
 impl Rejection {
+    /// What was presented and what would have been accepted, where the token is stale.
+    #[must_use]
+    pub const fn stale(&self) -> Option<Stale> {
+        match *self {
+            Self::Stale { presented, least_accepted, by } => Some(Stale { presented, least_accepted, by }),
+            Self::Closed(_)
+            | Self::Missing
+            | Self::WrongDomain
+            | Self::WrongContract
+            | Self::WrongIssuer
+            | Self::Unverified
+            | Self::OperationConflict
+            | Self::OperationInProgress
+            | Self::OperationTooOld
+            | Self::UnknownEpoch { .. }
+            | Self::NotCurrent => None,
+        }
+    }
+
+    /// What was presented, where its place in the order of tokens was the reason.
+    #[must_use]
+    pub fn presented(&self) -> Option<Token> {
+        match *self {
+            Self::UnknownEpoch { presented, known: _ } => Some(presented),
+            _ => self.stale().map(|stale| stale.presented),
+        }
+    }
+
     /// The reason's name in JSON, metrics and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     fs::{self, Metadata},
     os::unix::fs::MetadataExt,
 };
@@ -13,6 +12,7 @@ use super::{
     place::Place,
     staged::content_of,
 };
+use crate::{Audit, Severity};
 
 const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
 const OTHERS_WRITE: u32 = 0o002;
@@ -22,69 +22,6 @@ const STICKY: u32 = 0o1000;
 const SHARED_FILE_SYSTEMS: [(u64, &str); 5] =
     [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB 2"), (0x0102_1997, "9P")];
 const TMPFS: u64 = 0x0102_1994;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Worth knowing.
-    Notice,
-    /// The promise is weaker than it looks.
-    Warning,
-    /// Somebody went around the fence, or the receiver accepts nothing.
-    Critical,
-}
-
-impl Severity {
-    /// The name in output.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// Something that weakens the promise, with what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// A stable name, snake_case.
-    pub code: &'static str,
-    /// How bad it is.
-    pub severity: Severity,
-    /// The file that it is about.
-    pub subject: Option<String>,
-    /// What was found.
-    pub found: String,
-    /// What to do.
-    pub fix: String,
-}
-
-/// What an audit has found, worst first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audit {
-    /// The findings; none means that nothing is known that went or could go around.
-    pub findings: Vec<Finding>,
-}
-
-impl Audit {
-    /// Whether nothing was found.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    fn add(&mut self, code: &'static str, severity: Severity, subject: Option<String>, found: String, fix: &str) {
-        self.findings.push(Finding { code, severity, subject, found, fix: fix.to_owned() });
-    }
-}
 
 impl FileReceiver {
     /// Lists what went around the fence and what could. It waits for the lock, reads the whole file, and changes nothing
@@ -113,8 +50,7 @@ impl FileReceiver {
             rights(&place, &metadata, &mut audit);
         }
         folder(&place, &mut audit)?;
-        audit.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        Ok(audit)
+        Ok(audit.worst_first())
     }
 }
 

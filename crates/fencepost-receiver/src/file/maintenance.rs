@@ -1,5 +1,3 @@
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fencepost_core::{
     Domain, Epoch, Invalid, Issuer, RecoveryId, Token,
     fence::{Closure, Condition, Decision, LiveLease, Presented, decide},
@@ -12,7 +10,10 @@ use super::{
     sidecar::Sidecar,
     staged::content_of,
 };
-use crate::ReceiverSeed;
+use crate::{
+    ReceiverSeed,
+    adapter::{first_counter, fresh_recovery_id},
+};
 
 /// Why guarding, unguarding, recovering, collecting or looking did not work. Nothing was changed, except after `Unknown`.
 /// All of them may be repeated, and end in the same state as done once.
@@ -456,17 +457,4 @@ fn drop_fence(sidecar: &mut Sidecar, next: Token, live: &[LiveLease]) -> u64 {
         }
         Some(_) | None => 0,
     }
-}
-
-fn fresh_recovery_id() -> RecoveryId {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    RecoveryId::from_bytes(bytes)
-}
-
-/// Where a counter starts: above all counters of a receiver that was in this place before, as long as the clock is roughly
-/// right, so that whoever has seen the old one does not find the new one gone back.
-fn first_counter() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    u64::try_from(elapsed.clamp(1, 1 << 42)).unwrap_or(1) << 20
 }

@@ -40,18 +40,15 @@
 
 mod attributes;
 mod audit;
-mod blocking;
 mod held;
 mod maintenance;
 mod place;
 mod receiver;
-mod rejected;
 mod sidecar;
 mod staged;
 mod step;
 mod trouble;
 
-pub use audit::{Audit, Finding, Severity};
 pub use maintenance::{Collected, Guarded, Incarnation, MaintenanceError, Recovered, Status};
 pub use place::Identity;
 pub use receiver::FileReceiver;

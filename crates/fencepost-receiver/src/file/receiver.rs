@@ -13,15 +13,17 @@ use fencepost_core::{
 };
 
 use super::{
-    Content, Staged, Trouble, blocking,
+    Content, Staged, Trouble,
     held::{Entrance, Held, Unsaved, enter},
     place::Place,
-    rejected,
     sidecar::{Pending, Record, Replaced},
     staged::{Unstaged, remove},
     step,
 };
-use crate::{AdvanceError, Capabilities, Cause, Guarantee, Receiver, Seen, WriteError};
+use crate::{
+    AdvanceError, Capabilities, Cause, Guarantee, Receiver, Seen, WriteError,
+    adapter::{log_rejection, on_a_thread},
+};
 
 /// How long a call waits for the lock when nothing else is said.
 const WAIT: Duration = Duration::from_secs(5);
@@ -316,7 +318,7 @@ impl Receiver for FileReceiver {
 
     async fn advance(&self, grant: &Grant) -> Result<Verdict<()>, AdvanceError> {
         let (this, grant) = (self.clone(), grant.clone());
-        blocking::on_a_thread(move || this.advance_blocking(&grant)).await
+        on_a_thread(move || this.advance_blocking(&grant)).await
     }
 }
 
@@ -340,7 +342,7 @@ fn decided(presented: &Presented<'_>, held: &Held) -> Result<Decision, Invalid> 
 }
 
 fn refuse<T>(grant: &Grant, operation: Option<&Operation>, rejection: Rejection) -> Verdict<T> {
-    rejected::log(grant, operation, &rejection);
+    log_rejection(grant, operation, &rejection);
     Verdict::Rejected(rejection)
 }
 

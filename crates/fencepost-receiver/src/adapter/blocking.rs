@@ -1,5 +1,3 @@
-//! A call that waits for a lock and a disk, as a future that holds up no runtime.
-
 use std::{
     future::poll_fn,
     sync::{Arc, Mutex, PoisonError},
@@ -13,10 +11,9 @@ enum Progress<T> {
     Taken,
 }
 
-/// Runs the call on a thread of its own from now on. Dropping the future does not stop it.
-pub(crate) fn on_a_thread<T: Send + 'static>(
-    call: impl FnOnce() -> T + Send + 'static,
-) -> impl Future<Output = T> + Send {
+/// Runs a call that waits for a lock or a disk on a thread of its own, from now on, and holds up no runtime. Dropping the
+/// future does not stop the call; a panic of the call is the panic of whoever waits for it.
+pub fn on_a_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> + Send {
     let progress = Arc::new(Mutex::new(Progress::Running(None)));
     let reported = Arc::clone(&progress);
     thread::spawn(move || {
