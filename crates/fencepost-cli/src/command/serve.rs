@@ -181,7 +181,7 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
                  fencepost help serve",
             )
         }
-        OpenError::NotEmpty { .. } if Embedded::is_initialised(&args.data) => {
+        OpenError::Initialised { .. } => {
             configuration().then(format!("leave --init out: fencepost serve --data {dir}"))
         }
         OpenError::NotEmpty { .. } => configuration().then("--data with an empty directory"),
@@ -198,9 +198,12 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
         ),
         OpenError::ClockBehind => configuration().then("set the clock, or --epoch N"),
         OpenError::Store { .. } => Failure::new(Exit::CannotWrite, what).then(format!("df {dir}")),
-        OpenError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            Failure::new(Exit::Denied, what).then(format!("ls -ld {dir}"))
-        }
+        OpenError::NotADirectory { .. } => configuration()
+            .then(format!("ls -ld {dir}"))
+            .then("--data with a directory; where it lies on another disk, see that the disk is mounted"),
+        OpenError::Denied { path, .. } => Failure::new(Exit::Denied, what)
+            .then(format!("ls -ld {dir} {}", shell::word(&path.to_string_lossy())))
+            .then("run the same command as the user that the store belongs to"),
         OpenError::Io { .. } => Failure::new(Exit::CannotWrite, what).then(format!("ls -ld {dir}")),
         OpenError::Boot(_) => configuration().then("see that /proc is mounted"),
         OpenError::Thread(_) => Failure::new(Exit::Unreachable, what).then("run the same command again"),

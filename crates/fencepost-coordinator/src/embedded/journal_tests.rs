@@ -24,8 +24,9 @@ fn stores() -> (TempDir, Vec<Named>) {
 }
 
 fn sqlite(dir: &Path) -> Box<dyn Store> {
-    SqliteStore::create(dir, &Issuer::new("test").unwrap(), Epoch::ZERO, 7).unwrap();
-    Box::new(SqliteStore::open(&dir.join(super::store::sqlite::DATABASE_FILE)).unwrap())
+    let path = dir.join(super::store::sqlite::DATABASE_FILE);
+    SqliteStore::create(&path, &Issuer::new("test").unwrap(), Epoch::ZERO, 7, &|_| {}).unwrap();
+    Box::new(SqliteStore::open(&path).unwrap())
 }
 
 fn hold(byte: u8) -> Hold {

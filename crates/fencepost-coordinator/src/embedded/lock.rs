@@ -1,8 +1,10 @@
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io::{self, Read, Seek, Write},
     path::Path,
 };
+
+use super::directory::private;
 
 /// The name of the lock file inside the data directory.
 pub(super) const LOCK_FILE: &str = "lock";
@@ -32,13 +34,7 @@ impl DirectoryLock {
     /// Takes the lock and writes this process's id into the file.
     pub(super) fn take(dir: &Path) -> Result<Self, LockFailure> {
         let path = dir.join(LOCK_FILE);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(LockFailure::Io)?;
+        let mut file = private().create(true).truncate(false).open(path).map_err(LockFailure::Io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

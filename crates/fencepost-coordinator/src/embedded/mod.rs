@@ -39,9 +39,11 @@
 //! ```
 
 mod clock;
+mod directory;
 mod facts;
 mod handle;
 mod history;
+mod init;
 mod journal;
 #[cfg(test)]
 mod journal_tests;

@@ -1,5 +1,5 @@
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
@@ -11,14 +11,14 @@ use fencepost_core::{
 };
 
 use super::{
-    BootClock, Clock, Embedded, InitOptions, Options,
+    BootClock, Clock, Embedded, Options,
     clock::moment,
+    directory::{Holding, damaged, examine, lock, look, narrow},
     facts::{Facts, StopMark, Unobserved},
     handle::Shared,
     journal::Journal,
-    lock::{DirectoryLock, LOCK_FILE, LockFailure},
+    lock::DirectoryLock,
     options::wall_clock,
-    random,
     store::{
         Store, StoreError,
         sqlite::{DATABASE_FILE, OpenFailure, SqliteStore},
@@ -27,11 +27,8 @@ use super::{
     writer::{Mode, Writer},
 };
 
-/// 2026-01-01T00:00:00Z, in milliseconds since 1970.
-const BEGINNING_OF_2026_MS: u64 = 1_767_225_600_000;
-const HOUR_MS: u64 = 60 * 60 * 1000;
 /// How far the wall clock may push the sequence at one start without being told to: a year of milliseconds.
-const PUSH_MOST: u64 = 366 * 24 * HOUR_MS;
+const PUSH_MOST: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// Which coordinator this is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +49,33 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
-    /// It is not empty, so it is not initialised. Open it, or name another one.
-    #[error("{} is not empty ({found} is in it); open it, or initialise another directory", .dir.display())]
+    /// It holds a coordinator's store already, so it is not initialised. Open it.
+    #[error("{} holds a coordinator's store already; open it, or initialise another directory", .dir.display())]
+    Initialised {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// It is not empty, so it is not initialised. Name another one.
+    #[error("{} is not empty ({found} is in it); initialise another directory", .dir.display())]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
         /// Something that is in it.
         found: String,
+    },
+    /// It is no directory, or not below one, or a link that leads nowhere. Whether there is a store is not known by that.
+    #[error("{} is not a directory", .path.display())]
+    NotADirectory {
+        /// What was named, or what it lies below.
+        path: PathBuf,
+    },
+    /// The system does not let this user read or write it. Whether there is a store is not known by that.
+    #[error("{}: {source}", .path.display())]
+    Denied {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// Another process has it open. Stop that one first.
     #[error("{} is in use by {}; stop that process first", .dir.display(), whom(*.pid))]
@@ -122,31 +139,6 @@ fn whom(pid: Option<u32>) -> String {
 }
 
 impl Embedded {
-    /// Makes a new coordinator in a directory that is empty or does not exist yet. Not opened by that.
-    ///
-    /// # Errors
-    /// When the directory is not empty, or cannot be written.
-    pub fn init(dir: impl AsRef<Path>, options: InitOptions) -> Result<Identity, OpenError> {
-        let dir = dir.as_ref();
-        let created_unix_ms = wall_clock(options.wall_clock).unix_millis();
-        let epoch = match options.epoch {
-            Some(epoch) => epoch,
-            None => epoch_at(created_unix_ms)?,
-        };
-        let issuer = options.issuer.unwrap_or_else(fresh_issuer);
-        create_private(dir)?;
-        let _lock = lock(dir)?;
-        refuse_unless_empty(dir)?;
-        SqliteStore::create(dir, &issuer, epoch, created_unix_ms).map_err(|failure| refused(failure, dir))?;
-        Ok(Identity { issuer, epoch })
-    }
-
-    /// Whether the directory has been initialised. Says nothing about who uses it.
-    #[must_use]
-    pub fn is_initialised(dir: impl AsRef<Path>) -> bool {
-        dir.as_ref().join(DATABASE_FILE).is_file()
-    }
-
     /// Opens a directory that was [initialised](Self::init) and starts to serve from it. Takes as long as reading the
     /// last snapshot and the log after it.
     ///
@@ -154,10 +146,12 @@ impl Embedded {
     /// When there is nothing to open, another process has it, or it is damaged.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
-        if !Self::is_initialised(dir) {
+        if look(dir)? == Holding::Nothing {
             return Err(OpenError::NotInitialised { dir: dir.to_owned() });
         }
         let lock = lock(dir)?;
+        examine(dir)?;
+        narrow(dir);
         Self::start(open_sqlite(dir)?, Some(lock), options, dir)
     }
 
@@ -265,43 +259,6 @@ impl Push {
     }
 }
 
-fn epoch_at(unix_ms: u64) -> Result<Epoch, OpenError> {
-    let since = unix_ms.checked_sub(BEGINNING_OF_2026_MS).ok_or(OpenError::ClockBehind)?;
-    let hours = u32::try_from(since / HOUR_MS).unwrap_or(u32::MAX);
-    Ok(Epoch::new(hours).unwrap_or(Epoch::MAX))
-}
-
-fn fresh_issuer() -> Issuer {
-    let digits: String = random::bytes::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
-    Issuer::new(&format!("fp-{digits}")).expect("35 plain characters are an issuer")
-}
-
-fn create_private(dir: &Path) -> Result<(), OpenError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|source| OpenError::Io { path: dir.to_owned(), source })
-}
-
-fn lock(dir: &Path) -> Result<DirectoryLock, OpenError> {
-    DirectoryLock::take(dir).map_err(|failure| match failure {
-        LockFailure::Taken { pid } => OpenError::InUse { dir: dir.to_owned(), pid },
-        LockFailure::Io(source) => OpenError::Io { path: dir.join(LOCK_FILE), source },
-    })
-}
-
-/// What an init that was killed has left is ours and holds nothing, so it does not count.
-fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Io { path: dir.to_owned(), source };
-    let unfinished = matches!(SqliteStore::open(&dir.join(DATABASE_FILE)), Err(OpenFailure::Empty));
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let found = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if found != LOCK_FILE && !(unfinished && found.starts_with(DATABASE_FILE)) {
-            return Err(OpenError::NotEmpty { dir: dir.to_owned(), found });
-        }
-    }
-    Ok(())
-}
-
 fn open_sqlite(dir: &Path) -> Result<Box<dyn Store>, OpenError> {
     match SqliteStore::open(&dir.join(DATABASE_FILE)) {
         Ok(store) => Ok(Box::new(store)),
@@ -309,15 +266,11 @@ fn open_sqlite(dir: &Path) -> Result<Box<dyn Store>, OpenError> {
     }
 }
 
-fn refused(failure: OpenFailure, dir: &Path) -> OpenError {
-    let dir = dir.to_owned();
+pub(super) fn refused(failure: OpenFailure, dir: &Path) -> OpenError {
     match failure {
-        OpenFailure::Empty => OpenError::NotInitialised { dir },
-        OpenFailure::Foreign => {
-            OpenError::Damaged { dir, what: format!("{DATABASE_FILE} is some other program's database") }
-        }
-        OpenFailure::Layout(found) => OpenError::Layout { dir, found, known: SqliteStore::LAYOUT },
-        OpenFailure::Store(error) => unusable(error, &dir),
+        OpenFailure::Foreign => damaged(dir, format!("{DATABASE_FILE} is some other program's database")),
+        OpenFailure::Layout(found) => OpenError::Layout { dir: dir.to_owned(), found, known: SqliteStore::LAYOUT },
+        OpenFailure::Store(error) => unusable(error, dir),
     }
 }
 

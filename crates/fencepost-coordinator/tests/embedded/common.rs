@@ -1,6 +1,7 @@
 //! What the stories of this folder share.
 
 use std::{
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -91,5 +92,15 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: i
     while !condition().await {
         assert!(began.elapsed() < Duration::from_secs(20), "still waiting until {what}");
         tokio::time::sleep(Duration::from_millis(1)).await; // bounded: looks again, twenty seconds at most
+    }
+}
+
+/// Says that a story could not be told here.
+pub(crate) fn skip(name: &str, reason: &str) {
+    let line = format!("SKIPPED: {name}: {}\n", reason.replace('\n', " "));
+    eprint!("{line}");
+    if let Some(path) = std::env::var_os("FENCEPOST_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
     }
 }

@@ -1,14 +1,7 @@
 //! Real files: a full disk, a file somebody changed, a connection that holds a lock, and logs that must not grow
 //! without end.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::Write,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use fencepost_coordinator::{
     AcquireRequest, CallError, Coordinator, SessionKey,
@@ -18,7 +11,7 @@ use fencepost_core::{Epoch, Metadata, lease::Claim};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::common::{acquire, domain, holder, is_unavailable, request, session, token, until};
+use crate::common::{acquire, domain, holder, is_unavailable, request, session, skip, token, until};
 
 fn init(dir: &Path) {
     Embedded::init(dir, InitOptions { epoch: Some(Epoch::ZERO), ..InitOptions::default() }).unwrap();
@@ -181,16 +174,6 @@ impl TinyDisk {
 impl Drop for TinyDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.dir.path()).status();
-    }
-}
-
-/// Says that a story could not be told here.
-fn skip(name: &str, reason: &str) {
-    let line = format!("SKIPPED: {name}: {}\n", reason.replace('\n', " "));
-    eprint!("{line}");
-    if let Some(path) = std::env::var_os("FENCEPOST_SKIPS") {
-        let mut file = fs::OpenOptions::new().append(true).create(true).open(PathBuf::from(path)).unwrap();
-        file.write_all(line.as_bytes()).unwrap();
     }
 }
 

@@ -6,6 +6,7 @@
 mod calls;
 mod common;
 mod crash;
+mod directory;
 mod disk;
 mod history;
 mod outage;

@@ -50,22 +50,11 @@ fn an_empty_directory_is_never_taken_for_a_new_coordinator() {
 fn a_directory_that_holds_anything_is_not_initialised() {
     let (_parent, dir) = initialised(at_epoch_zero());
     let again = Embedded::init(&dir, at_epoch_zero()).unwrap_err();
-    assert!(matches!(again, OpenError::NotEmpty { .. }), "{again}");
+    assert!(matches!(again, OpenError::Initialised { .. }), "{again}");
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("notes.txt"), "mine").unwrap();
     let refused = Embedded::init(other.path(), at_epoch_zero()).unwrap_err();
     assert!(refused.to_string().contains("notes.txt"), "{refused}");
-}
-
-#[test]
-fn an_init_that_was_killed_half_way_may_be_repeated() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("lock"), "1\n").unwrap();
-    fs::write(dir.path().join("coordinator.sqlite"), "").unwrap();
-    let refused = Embedded::open(dir.path(), Options::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::NotInitialised { .. }), "{refused}");
-    Embedded::init(dir.path(), at_epoch_zero()).unwrap();
-    Embedded::open(dir.path(), Options::default()).unwrap();
 }
 
 #[test]

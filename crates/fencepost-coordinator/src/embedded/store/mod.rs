@@ -9,6 +9,7 @@
 
 mod layout;
 pub(super) mod sqlite;
+mod whereabouts;
 
 use fencepost_core::{Epoch, Issuer};
 

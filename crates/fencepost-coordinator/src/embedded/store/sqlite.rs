@@ -1,9 +1,15 @@
-use std::{fs, path::Path, time::Duration};
+use std::{
+    io,
+    ops::Range,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use fencepost_core::{Epoch, Issuer};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, params};
 
-use super::{EachRow, Header, Row, Store, StoreError, Upkeep, layout};
+use super::{EachRow, Header, Row, Store, StoreError, Upkeep, layout, whereabouts::Whereabouts};
+use crate::embedded::directory::private;
 
 /// The name of the database inside the data directory.
 pub(in crate::embedded) const DATABASE_FILE: &str = "coordinator.sqlite";
@@ -11,6 +17,10 @@ pub(in crate::embedded) const DATABASE_FILE: &str = "coordinator.sqlite";
 /// How long another connection (a backup, a person with the `sqlite3` shell) may keep the file locked before a commit
 /// counts as failed.
 const BUSY: Duration = Duration::from_millis(500);
+
+/// How every SQLite database begins, and where in it stands whose it is.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+const APPLICATION_ID_AT: Range<usize> = 68..72;
 
 /// Log rows, and parts of old snapshots, removed at one time.
 const TRIM_ROWS: u64 = 128;
@@ -27,13 +37,12 @@ pub(in crate::embedded) struct SqliteStore {
     page_bytes: u64,
     /// About how many pages the write-ahead log has grown by since it was last copied back.
     wal_pages: u64,
+    whereabouts: Whereabouts,
 }
 
 /// Why a file was not opened.
 #[derive(Debug)]
 pub(in crate::embedded) enum OpenFailure {
-    /// It has no tables at all: nobody has initialised it.
-    Empty,
     /// It is some other program's.
     Foreign,
     /// It has a layout this version does not know.
@@ -63,26 +72,55 @@ impl SqliteStore {
     /// The version of the layout that this program reads and writes.
     pub(in crate::embedded) const LAYOUT: i64 = layout::LAYOUT;
 
-    /// Makes the tables and writes who the coordinator is, all or nothing.
+    /// How much of a file [`check_head`](Self::check_head) wants to see.
+    pub(in crate::embedded) const HEAD_BYTES: u64 = 100;
+
+    /// Checks by its first bytes that a file is a database of ours, so that nobody else's is opened: opening one changes
+    /// it. Says what it is instead.
+    pub(in crate::embedded) fn check_head(head: &[u8]) -> Result<(), &'static str> {
+        if head.is_empty() {
+            return Err("is empty");
+        }
+        if !head.starts_with(&SQLITE_MAGIC[..head.len().min(SQLITE_MAGIC.len())]) {
+            return Err("is not a database");
+        }
+        match head.get(APPLICATION_ID_AT) {
+            None => Err("is cut short"),
+            Some(id) if id == (layout::APPLICATION_ID as u32).to_be_bytes() => Ok(()),
+            Some(_) => Err("is some other program's database"),
+        }
+    }
+
+    /// Makes a database at `path`, complete and synced, for its owner only. Nothing may be there before. Killed in
+    /// between it leaves what is of no use to anybody; `done` is told of each step.
     pub(in crate::embedded) fn create(
-        dir: &Path,
+        path: &Path,
         issuer: &Issuer,
         epoch: Epoch,
         created_unix_ms: u64,
+        done: &dyn Fn(&str),
     ) -> Result<(), OpenFailure> {
-        let mut connection = connect(&dir.join(DATABASE_FILE), OpenFlags::SQLITE_OPEN_CREATE)?;
+        let failed = |error: io::Error| OpenFailure::Store(StoreError::Failed(format!("{}: {error}", path.display())));
+        // SQLite gives what it keeps beside a database the mode of the database.
+        let file = private().create_new(true).open(path).map_err(failed)?;
+        done("begun");
+        let mut connection = connect(path)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(layout::CREATE)?;
         transaction
             .execute(layout::INSERT_STORE, params![issuer.as_str(), u32::from(epoch), column(created_unix_ms)])?;
         transaction.pragma_update(None, "application_id", layout::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", layout::LAYOUT)?;
+        done("written");
         transaction.commit()?;
-        drop(connection);
-        // The file's name is durable only when its directory is.
-        fs::File::open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(|error| OpenFailure::Store(StoreError::Failed(format!("{}: {error}", dir.display()))))
+        done("committed");
+        // Nothing is written in this mode yet, so the one file is all there is when it is closed.
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.close().map_err(|(_, error)| error)?;
+        file.sync_all().map_err(failed)?;
+        done("synced");
+        Ok(())
     }
 
     /// Opens what [`create`](Self::create) made.
@@ -90,13 +128,15 @@ impl SqliteStore {
     /// Everything found in the write-ahead log is copied into the database and synced before this returns: after a
     /// failed sync the kernel may show pages that never reached the disk, and nothing may be built upon those.
     pub(in crate::embedded) fn open(path: &Path) -> Result<Self, OpenFailure> {
-        let connection = connect(path, OpenFlags::empty())?;
+        let connection = connect(path)?;
         let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        let layout_found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if application != layout::APPLICATION_ID {
-            let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            return Err(if tables == 0 { OpenFailure::Empty } else { OpenFailure::Foreign });
+            return Err(OpenFailure::Foreign);
         }
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        let layout_found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if layout_found != layout::LAYOUT {
             return Err(OpenFailure::Layout(layout_found));
         }
@@ -106,7 +146,8 @@ impl SqliteStore {
             return Err(OpenFailure::Store(StoreError::Failed(why.to_owned())));
         }
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0 })
+        let whereabouts = Whereabouts::of(path).map_err(StoreError::Failed).map_err(OpenFailure::Store)?;
+        Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0, whereabouts })
     }
 
     /// Lets the file grow to this many pages only.
@@ -121,8 +162,13 @@ impl SqliteStore {
         let changed = self.connection.prepare_cached(sql)?.execute(params)?;
         match changed {
             0 => Err(StoreError::Deposed { by: self.latest_start()? }),
-            _ => Ok(()),
+            _ => self.still_there(),
         }
+    }
+
+    /// Whether what was just read or written is where the next start will look for it.
+    fn still_there(&mut self) -> Result<(), StoreError> {
+        self.whereabouts.check(Instant::now()).map_err(StoreError::Failed)
     }
 
     fn latest_start(&self) -> Result<u64, StoreError> {
@@ -187,7 +233,7 @@ impl Store for SqliteStore {
 
     fn confirm(&mut self, start: u64) -> Result<(), StoreError> {
         match self.latest_start()? {
-            latest if latest == start => Ok(()),
+            latest if latest == start => self.still_there(),
             by => Err(StoreError::Deposed { by }),
         }
     }
@@ -276,13 +322,10 @@ impl Store for SqliteStore {
     }
 }
 
-fn connect(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     Ok(connection)
 }
 

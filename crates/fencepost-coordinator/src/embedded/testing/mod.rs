@@ -15,5 +15,18 @@
 mod clock;
 mod memory;
 
+use std::path::Path;
+
+use super::{Identity, InitOptions, OpenError};
+
 pub use clock::{ManualClock, ManualWallClock};
 pub use memory::{Fault, MemoryStore};
+
+/// [Initialises](super::Embedded::init) a directory and names each step when it is done, for tests that end the process
+/// in between.
+///
+/// # Errors
+/// As for any init.
+pub fn init_telling(dir: impl AsRef<Path>, options: InitOptions, done: &dyn Fn(&str)) -> Result<Identity, OpenError> {
+    super::init::init_telling(dir.as_ref(), options, done)
+}
