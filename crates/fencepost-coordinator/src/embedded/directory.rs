@@ -36,11 +36,11 @@ pub(super) enum Holding {
 /// When that cannot be told, or there are remains of a store.
 pub(super) fn look(dir: &Path) -> Result<Holding, OpenError> {
     match fs::metadata(dir) {
-        Ok(found) if !found.is_dir() => return Err(OpenError::NotADirectory { path: dir.to_owned() }),
+        Ok(found) if !found.is_dir() => return Err(unreadable(dir, ErrorKind::NotADirectory.into())),
         Ok(_) => {}
         // A link that leads nowhere: what it led to may only be out of reach.
         Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(dir).is_ok() => {
-            return Err(OpenError::NotADirectory { path: dir.to_owned() });
+            return Err(unreadable(dir, ErrorKind::NotADirectory.into()));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Holding::Nothing),
         Err(error) => return Err(unreadable(dir, error)),
@@ -138,10 +138,13 @@ pub(super) fn damaged(dir: &Path, what: String) -> OpenError {
 
 /// Why the filesystem did not do what it was asked for.
 pub(super) fn unreadable(path: &Path, source: io::Error) -> OpenError {
-    let path = path.to_owned();
     match source.kind() {
-        ErrorKind::PermissionDenied => OpenError::Denied { path, source },
-        ErrorKind::NotADirectory => OpenError::NotADirectory { path },
-        _ => OpenError::Io { path, source },
+        ErrorKind::PermissionDenied => OpenError::Denied { path: path.to_owned(), source },
+        ErrorKind::NotADirectory => {
+            // What is no directory may be something on the way there.
+            let culprit = path.ancestors().find(|path| path.exists() && !path.is_dir());
+            OpenError::NotADirectory { path: culprit.unwrap_or(path).to_owned() }
+        }
+        _ => OpenError::Io { path: path.to_owned(), source },
     }
 }

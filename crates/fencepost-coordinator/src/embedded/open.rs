@@ -63,10 +63,11 @@ pub enum OpenError {
         /// Something that is in it.
         found: String,
     },
-    /// It is no directory, or not below one, or a link that leads nowhere. Whether there is a store is not known by that.
+    /// It is no directory, or lies below something that is none, or is a link that leads nowhere. Whether there is a
+    /// store is not known by that.
     #[error("{} is not a directory", .path.display())]
     NotADirectory {
-        /// What was named, or what it lies below.
+        /// What is no directory.
         path: PathBuf,
     },
     /// The system does not let this user read or write it. Whether there is a store is not known by that.

@@ -13,7 +13,7 @@ use crate::{
     reply,
 };
 
-/// How long a look at the metrics waits for the coordinator's gauges.
+/// How long a look at the metrics, or at whether it is ready, waits for what the coordinator counts.
 const COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 const INDEX: &str = "\
@@ -67,6 +67,10 @@ pub(crate) async fn healthz<C: Inspect>(_: &App<C>, _: Request<Body>, _: Receive
 pub(crate) async fn readyz<C: Inspect>(app: &App<C>, _: Request<Body>, _: Received) -> Reply {
     if app.stopping.has_begun() {
         return Err(Problem::new(ErrorCode::ShuttingDown, "the server stops").happened(false).into());
+    }
+    // An idle coordinator finds out by being asked that its storage was taken away.
+    if app.coordinator.ready().is_ok() {
+        let _ = timeout(COUNTS_TIMEOUT, app.coordinator.counts()).await;
     }
     match app.coordinator.ready() {
         Ok(()) => Ok(reply::text("ready\n".to_owned())),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fencepost_coordinator::embedded::testing::Fault;
-use fencepost_server::Options;
+use fencepost_coordinator::embedded::{self, Embedded, InitOptions, testing::Fault};
+use fencepost_server::{Metrics, Options, Server};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, TestServer, opening};
+use crate::support::{Client, PATIENCE, TestServer, opening};
 
 async fn until_ready(server: &TestServer) {
     let ready = async {
@@ -69,4 +69,34 @@ async fn a_storage_that_hangs_is_given_up_and_may_have_happened() {
     until_ready(&server).await;
     let again = server.call("POST", "/v1/leases", opening("d", 1)).await;
     assert_eq!(again.status / 100, 2, "{again:?}");
+}
+
+/// Nobody calls, so nothing but the question itself can bring it to light.
+/// Mutant: without the count in `readyz` an idle server says for ever that it is ready.
+#[tokio::test]
+async fn a_data_directory_that_is_deleted_behind_an_idle_server_makes_it_not_ready() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    Embedded::init(&data, InitOptions::default()).unwrap();
+    let coordinator = Embedded::open(&data, embedded::Options::default()).unwrap();
+    let server = Server::bind("127.0.0.1:0", coordinator, Metrics::new(), Options::default()).await.unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(server.serve(std::future::pending()));
+    let mut client = Client::connect(address).await;
+    let ready = "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(client.send(ready).await.status, 200);
+    assert_eq!(client.call("POST", "/v1/leases", None, opening("before", 1)).await.status, 201);
+
+    std::fs::remove_dir_all(&data).unwrap();
+    let noticed = async {
+        while client.send(ready).await.status == 200 {
+            // bounded: the surrounding timeout ends it
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, noticed).await.expect("it looks once a second");
+    let refused = client.send(ready).await.problem(503, "storage_unavailable");
+    assert!(refused["detail"].as_str().unwrap().contains("was removed"), "{refused}");
+    client.call("POST", "/v1/leases", None, opening("after", 2)).await.problem(503, "storage_unavailable");
+    client.send("GET /v1/leases HTTP/1.1\r\nhost: localhost\r\n\r\n").await.problem(503, "storage_unavailable");
 }
