@@ -10,6 +10,7 @@ mod duration;
 mod exit;
 mod failure;
 mod help;
+mod lines;
 mod names;
 mod output;
 mod resource;
@@ -21,7 +22,7 @@ mod verdict;
 use std::{
     env,
     ffi::OsString,
-    io::Write,
+    io::{self, Write},
     panic::{self, AssertUnwindSafe},
     process::ExitCode,
 };
@@ -96,12 +97,11 @@ fn main() -> ExitCode {
     let (json, export) = (typed("--json"), typed("--export"));
     let code = panic::catch_unwind(AssertUnwindSafe(|| run_command_line(&arguments, json))).unwrap_or_else(|_| {
         let failure = Failure::new(Exit::Bug, "this is a bug of fencepost, please report it with the lines above");
-        failure.tell(json);
-        failure.code()
+        failure.end_with(json)
     });
     if export && code != Exit::Done.code() && !asks_for_help(&arguments) {
         // An `eval` of nothing succeeds, and the script would go on without a lease.
-        let _ = writeln!(std::io::stdout(), "{}", commands::handing::failing_export(code));
+        let _ = writeln!(io::stdout(), "{}", commands::handing::failing_export(code));
     }
     ExitCode::from(code)
 }
@@ -121,10 +121,7 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     };
     match execute(cli.command, &matches, Output::new(cli.json)) {
         Ok(exit) => exit.code(),
-        Err(failure) => {
-            failure.tell(cli.json);
-            failure.code()
-        }
+        Err(failure) => failure.in_command(matches.subcommand_name().unwrap_or_default()).end_with(cli.json),
     }
 }
 
@@ -132,12 +129,12 @@ fn not_parsed(error: &clap::Error, json: bool) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.code(),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::reader_gone().end_with(json),
             Err(_) => Exit::CannotWrite.code(),
         },
         _ if json => {
             let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end()).then("fencepost help");
-            failure.tell(true);
-            failure.code()
+            failure.end_with(true)
         }
         _ => {
             // Where standard error is closed, the exit code still tells.
@@ -151,30 +148,30 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
     match command {
         Command::Demo(args) => demo::run(args, output.json),
         Command::DemoWorker(args) => demo::run_worker(&args),
-        Command::Run(args) => awaited(run::run(*args, output)),
+        Command::Run(args) => awaited(run::run(*args, output.of_change())),
         Command::RunWarden(args) => awaited(run::run_warden(args)),
         Command::RunBecome(args) => Err(run::become_command(&args)),
-        Command::Acquire(args) => awaited(commands::acquire::run(args, output)),
-        Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output)),
-        Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output)),
+        Command::Acquire(args) => awaited(commands::acquire::run(args, output.of_handing_over())),
+        Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output.of_change())),
+        Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output.of_change())),
         Command::Read(args) => commands::read::run(args, output),
-        Command::Write(args) => commands::write::run(args, output),
+        Command::Write(args) => commands::write::run(args, output.of_change()),
         Command::Ls(args) => awaited(commands::ls::run(args, output)),
         Command::Show(args) => awaited(commands::show::run(args, output)),
         Command::History(args) => awaited(commands::history::run(args, output)),
         Command::Watch(args) => awaited(commands::watch::run(args, output)),
         Command::Explain(args) => awaited(commands::explain::run(args, output)),
-        Command::Guard(args) => awaited(commands::guard::run(args, url_was_typed(matches), output)),
-        Command::Unguard(args) => commands::unguard::run(args, output),
+        Command::Guard(args) => awaited(commands::guard::run(args, url_was_typed(matches), output.of_change())),
+        Command::Unguard(args) => commands::unguard::run(args, output.of_change()),
         Command::Audit(args) => commands::audit::run(args, output),
         Command::Status(args) => commands::status::run(args, output),
-        Command::Advance(args) => commands::advance::run(args, output),
-        Command::Collect(args) => awaited(commands::collect::run(args, output)),
+        Command::Advance(args) => commands::advance::run(args, output.of_change()),
+        Command::Collect(args) => awaited(commands::collect::run(args, output.of_change())),
         Command::Check(args) => commands::check::run(&args, output),
-        Command::Serve(args) => on_all_cores(commands::serve::run(args, output)),
-        Command::Break(args) => awaited(commands::breaking::run(args, output)),
+        Command::Serve(args) => on_all_cores(commands::serve::run(args, output.of_change())),
+        Command::Break(args) => awaited(commands::breaking::run(args, output.of_change())),
         Command::Completions(args) => commands::completions::completions(&args, output),
-        Command::Man(args) => commands::completions::man(&args, output),
+        Command::Man(args) => commands::completions::man(&args, output.of_change()),
         Command::Help { words } => {
             output.line(help::topic(&words)?.trim_end())?;
             Ok(Exit::Done)

@@ -2,18 +2,36 @@
 
 use std::{
     env,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal, StdoutLock, Write},
+    os::fd::AsFd,
 };
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Table, presets};
 use serde::Serialize;
+use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    lines::{self, columns, wrapped},
+};
+
+/// What it means that nobody takes the output any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unheard {
+    /// The command only shows: it is over, as with any other tool whose reader has gone.
+    Ends,
+    /// The command changes something, and its exit code says what became of that: it goes on to say so.
+    IsNoMatter,
+    /// The output is what was asked for, and something is held for whoever gets it.
+    IsFailure,
+}
 
 /// How to speak on standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
+    unheard: Unheard,
     on_terminal: bool,
     colours: bool,
 }
@@ -21,7 +39,17 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
         let on_terminal = io::stdout().is_terminal();
-        Self { json, on_terminal, colours: on_terminal && colours_wanted() }
+        Self { json, unheard: Unheard::Ends, on_terminal, colours: on_terminal && colours_wanted() }
+    }
+
+    /// For a command that changes something: a reader that has gone must not hide by which exit code it ends.
+    pub(crate) fn of_change(self) -> Self {
+        Self { unheard: Unheard::IsNoMatter, ..self }
+    }
+
+    /// For a command that hands something over: a reader that has gone has not got it.
+    pub(crate) fn of_handing_over(self) -> Self {
+        Self { unheard: Unheard::IsFailure, ..self }
     }
 
     /// One line, or several.
@@ -29,8 +57,28 @@ impl Output {
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
+        self.write(|stdout| writeln!(stdout, "{text}"))
+    }
+
+    /// Whatever `write` writes.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(|error| not_written(&error))
+        let Err(error) = write(&mut stdout).and_then(|()| stdout.flush()) else { return Ok(()) };
+        match (self.unheard, error.kind()) {
+            (Unheard::Ends, io::ErrorKind::BrokenPipe) => Err(Failure::reader_gone()),
+            (Unheard::IsNoMatter, io::ErrorKind::BrokenPipe) => Ok(()),
+            (Unheard::IsNoMatter, _) => {
+                let what = format!("the output cannot be written ({error}); the exit code tells what was done");
+                aside(&if self.json { json!({"detail": what}).to_string() } else { format!("fencepost: {what}") });
+                Ok(())
+            }
+            (Unheard::Ends | Unheard::IsFailure, _) => {
+                Err(Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")))
+            }
+        }
     }
 
     /// One JSON value on one line.
@@ -46,19 +94,89 @@ impl Output {
         if self.colours { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Rows under their headings; as wide as the terminal allows, and unwrapped where there is none.
+    /// Rows under their headings. On a terminal that is too narrow for them each row is a block of its own instead:
+    /// an id that is broken over two lines can be neither read nor copied.
     ///
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn table(&self, headings: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
         let mut table = Table::new();
         table.load_style(if self.on_terminal { presets::UTF8_HORIZONTAL_ONLY } else { presets::NOTHING });
-        if let Some(width) = self.on_terminal.then(width).flatten() {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        table.set_header(headings).add_rows(rows);
+        table.set_header(headings).add_rows(&rows);
         let text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let widest = text.iter().map(|line| columns(line)).max().unwrap_or(0);
+        if self.width().is_some_and(|width| width < widest) {
+            return self.blocks(headings, &rows);
+        }
         self.line(&text.join("\n"))
+    }
+
+    fn blocks(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        let names: Vec<String> = headings.iter().map(|heading| heading.to_lowercase()).collect();
+        for (at, row) in rows.iter().enumerate() {
+            let mut cells = names.iter().zip(row);
+            if let Some((name, value)) = cells.next() {
+                let between = if at == 0 { "" } else { "\n" };
+                self.line(&format!("{between}{}", self.strong(&format!("{name} {value}"))))?;
+            }
+            let facts: Vec<_> =
+                cells.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (&name[..], value.clone())).collect();
+            self.facts(2, &facts)?;
+        }
+        Ok(())
+    }
+
+    /// Names with their values, one a line; a value that the terminal has no room for begins a line of its own.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub(crate) fn facts(&self, indent: usize, facts: &[(&str, String)]) -> Result<(), Failure> {
+        let longest = facts.iter().map(|(name, _)| columns(name)).max().unwrap_or(0);
+        let (margin, under) = (" ".repeat(indent), indent + 2);
+        for (name, value) in facts {
+            let line = format!("{margin}{name:<longest$}  {value}");
+            let Some(width) = self.width().filter(|width| columns(&line) > *width) else {
+                self.line(&line)?;
+                continue;
+            };
+            let beside = indent + longest + 2;
+            let longest_word = value.split(' ').map(columns).max().unwrap_or(0);
+            self.line(&if beside + longest_word <= width {
+                format!(
+                    "{margin}{name:<longest$}  {}",
+                    wrapped(value, width.saturating_sub(beside), 0).replace('\n', &format!("\n{}", " ".repeat(beside)))
+                )
+            } else {
+                format!("{margin}{name}\n{}", wrapped(&format!("{}{value}", " ".repeat(under)), width, under))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A command to type, after what it is for; in lines that a shell takes as one where it is long.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub(crate) fn command(&self, purpose: &str, command: &str) -> Result<(), Failure> {
+        let line = format!("{purpose}: {command}");
+        match self.width().filter(|width| columns(&line) > *width) {
+            None => self.line(&line),
+            Some(width) => self.line(&format!("{purpose}:\n  {}", lines::command(command, width.saturating_sub(2), 4))),
+        }
+    }
+
+    /// A sentence, between whose words a narrow terminal breaks it.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub(crate) fn sentence(&self, indent: usize, text: &str) -> Result<(), Failure> {
+        let line = format!("{}{text}", " ".repeat(indent));
+        self.line(&self.width().map_or(line.clone(), |width| wrapped(&line, width, indent)))
+    }
+
+    /// The columns of the terminal, where there is one.
+    fn width(&self) -> Option<usize> {
+        self.on_terminal.then(|| terminal_width(io::stdout())).flatten()
     }
 }
 
@@ -68,10 +186,12 @@ pub(crate) fn colours_wanted() -> bool {
     !refused && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-fn width() -> Option<u16> {
-    rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col).filter(|columns| *columns > 0)
+/// The columns of a terminal.
+pub(crate) fn terminal_width(terminal: impl AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(terminal).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-fn not_written(error: &io::Error) -> Failure {
-    Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}"))
+/// A line on standard error, beside the output. Where that is closed, the exit code still tells what counts.
+pub(crate) fn aside(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -185,7 +185,7 @@ fn a_reader_that_has_had_enough_ends_it_without_a_trace() {
     let mut first = String::new();
     BufReader::new(demo.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let ended = demo.wait().unwrap();
-    assert_eq!(ended.code(), Some(141));
+    assert_eq!(ended.signal(), Some(13));
     assert_eq!(fs::read_dir(room.path()).unwrap().count(), 0, "files were left behind");
 }
 

@@ -25,11 +25,11 @@ use crate::{
         release::end_session,
     },
     coordinator::{Call, UrlArgs, break_line, connect, failed, held, patiently},
-    duration::{Typed, readable},
+    duration::{Typed, readable, refuse_unusable},
     exit::Exit,
     failure::Failure,
     names,
-    output::Output,
+    output::{Output, aside},
     session_file::{Kept, KeptGrant, Locked, SessionFile},
     shell,
 };
@@ -64,7 +64,7 @@ pub(crate) struct AcquireArgs {
     /// What to call the holder, for people [default: USER@HOST:PID of the caller]
     #[arg(long, value_name = "TEXT")]
     holder: Option<OsString>,
-    /// End the lease this long after the grant, whatever the renewals
+    /// End the lease this long after the grant, whatever the renewals; more than a tenth of the TTL
     #[arg(long, value_name = "DURATION")]
     max_hold: Option<String>,
     /// Grant the domain to nobody else before this long after the grant
@@ -105,10 +105,12 @@ impl Ask {
             lock_delay: args.lock_delay.as_deref().map(LockDelay::typed).transpose()?,
             ..Terms::default()
         };
+        let ttl = Ttl::typed(&args.ttl)?;
+        refuse_unusable(terms.max_hold, ttl, |_| 0)?;
         Ok(Self {
             domain: names::domain(&args.domain)?,
             holder: names::holder(args.holder.as_deref())?,
-            ttl: Ttl::typed(&args.ttl)?,
+            ttl,
             wait: Wait::typed(&args.wait)?,
             contract: args.contract.parse()?,
             terms,
@@ -284,7 +286,7 @@ async fn stay_in_the_queue(coordinator: &HttpCoordinator, key: &SessionKey, ask:
             if io::stderr().is_terminal() {
                 let page = coordinator.list(Filter::Domain(ask.domain.clone()), None, 1).await;
                 let by = page.ok().and_then(|page| page.rows.first().map(|row| format!(", held by {}", row.holder)));
-                eprintln!("waiting for {}{} ({})", ask.domain, by.unwrap_or_default(), readable(waited_ms));
+                aside(&format!("waiting for {}{} ({})", ask.domain, by.unwrap_or_default(), readable(waited_ms)));
             }
         }
     };

@@ -71,12 +71,8 @@ pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failu
     }
     output.table(&["WHEN", "WHAT", "DOMAIN", "TOKEN", "HOLDER", "ABOUT"], page.items.iter().map(row).collect())?;
     if let Some(cursor) = &page.next_cursor {
-        output.line(&format!(
-            "more: fencepost history{} --limit {} --cursor {cursor}{}",
-            which(&args),
-            args.limit,
-            args.url.option()
-        ))?;
+        let (which, limit, url) = (which(&args), args.limit, args.url.option());
+        output.command("more", &format!("fencepost history{which} --limit {limit} --cursor {cursor}{url}"))?;
     }
     Ok(Exit::Done)
 }

@@ -74,11 +74,8 @@ pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
     }
     if let Some(cursor) = list.next_cursor {
         let prefix = if prefix.is_empty() { String::new() } else { format!(" --prefix {}", shell::word(&prefix)) };
-        output.line(&format!(
-            "more: fencepost ls{prefix} --limit {} --cursor {cursor}{}",
-            args.limit,
-            args.url.option()
-        ))?;
+        let next = format!("fencepost ls{prefix} --limit {} --cursor {cursor}{}", args.limit, args.url.option());
+        output.command("more", &next)?;
     }
     Ok(Exit::Done)
 }

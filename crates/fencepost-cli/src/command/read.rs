@@ -1,6 +1,6 @@
 use std::{
     ffi::OsString,
-    io::{self, Read, Write},
+    io::{self, Read},
 };
 
 use clap::Args;
@@ -71,10 +71,6 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
         output.json(&json!({"verdict": "applied", "result": {"bytes": text.len(), "text": text}}))?;
         return Ok(Exit::Done);
     }
-    let mut stdout = io::stdout().lock();
-    io::copy(&mut content, &mut stdout).and_then(|_| stdout.flush()).map_err(|error| {
-        Failure::new(Exit::CannotWrite, format!("{path} was not copied to standard output: {error}"))
-            .then("run the same command again")
-    })?;
+    output.write(|stdout| io::copy(&mut content, stdout).map(drop))?;
     Ok(Exit::Done)
 }

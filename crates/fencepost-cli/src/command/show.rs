@@ -51,14 +51,13 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
             if let (Some(kind), Some(ms)) = (queue.reserved, queue.remaining_ms) {
                 output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable(ms)))?;
             }
-            output.line(&format!("next: fencepost acquire {}{}", shell::word(domain.as_str()), args.url.option()))?;
+            let acquire = format!("fencepost acquire {}{}", shell::word(domain.as_str()), args.url.option());
+            output.command("next", &acquire)?;
         }
         Some(lease) => {
             output.line(&output.strong(domain.as_str()))?;
-            for (name, value) in facts(lease) {
-                output.line(&format!("  {name:<9} {value}"))?;
-            }
-            output.line(&format!("take it away: {}", break_line(&domain, lease.lease, &args.url.option())))?;
+            output.facts(2, &facts(lease))?;
+            output.command("take it away", &break_line(&domain, lease.lease, &args.url.option()))?;
         }
     }
     waiting(&queue, output)?;

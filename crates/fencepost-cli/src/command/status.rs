@@ -69,21 +69,22 @@ fn of_file(resource: &FileResource, output: Output) -> Result<Exit, Failure> {
     } else {
         let token = |token: Option<Token>| token.map_or_else(|| "none".to_owned(), |token| token.to_string());
         let content = |content: Content| format!("{} bytes, {content}", content.bytes);
-        for (name, value) in [
-            ("condition", why.map_or_else(|| "open".to_owned(), |why| format!("closed: {why}"))),
-            ("issuer", status.issuer.to_string()),
-            ("domain", status.domain.to_string()),
-            ("known epoch", status.known_epoch.to_string()),
-            ("floor", token(status.floor)),
-            ("unfenced floor", token(status.unfenced_floor)),
-            ("fence", token(status.fence)),
-            ("horizon", token(status.horizon)),
-            ("operations", status.operations.to_string()),
-            ("under way", if status.pending { "a write" } else { "nothing" }.to_owned()),
-            ("accepted", status.content.map_or_else(|| "no content yet".to_owned(), content)),
-        ] {
-            output.line(&format!("{name:<15} {value}"))?;
-        }
+        output.facts(
+            0,
+            &[
+                ("condition", why.map_or_else(|| "open".to_owned(), |why| format!("closed: {why}"))),
+                ("issuer", status.issuer.to_string()),
+                ("domain", status.domain.to_string()),
+                ("known epoch", status.known_epoch.to_string()),
+                ("floor", token(status.floor)),
+                ("unfenced floor", token(status.unfenced_floor)),
+                ("fence", token(status.fence)),
+                ("horizon", token(status.horizon)),
+                ("operations", status.operations.to_string()),
+                ("under way", if status.pending { "a write" } else { "nothing" }.to_owned()),
+                ("accepted", status.content.map_or_else(|| "no content yet".to_owned(), content)),
+            ],
+        )?;
     }
     why.map_or(Ok(Exit::Done), |why| Err(resource.closed(why)))
 }
@@ -100,19 +101,30 @@ fn of_database(resource: &SqliteResource, args: &StatusArgs, output: Output) -> 
         tell(&status, output)?;
         if let Some(fences) = fences {
             let row = |fence: &Fence| vec![fence.domain.to_string(), fence.token.to_string(), fence.token.to_decimal()];
-            output.table(&["DOMAIN", "FENCE", "DECIMAL"], fences.iter().map(row).collect())?;
+            listed(output, "fences", &["DOMAIN", "FENCE", "DECIMAL"], fences.iter().map(row).collect())?;
         }
         if let Some(observations) = observations {
             let row = |seen: &Observation| {
                 vec![seen.at.clone(), seen.table.clone(), seen.action.clone(), seen.domain.clone().unwrap_or_default()]
             };
-            output.table(&["WHEN", "TABLE", "ACTION", "DOMAIN"], observations.iter().map(row).collect())?;
+            listed(
+                output,
+                "observations",
+                &["WHEN", "TABLE", "ACTION", "DOMAIN"],
+                observations.iter().map(row).collect(),
+            )?;
         }
     }
     match status.condition {
         Condition::Open => Ok(Exit::Done),
         Condition::Closed(why) => Err(resource.closed(why)),
     }
+}
+
+/// A list apart from what stands before it; where it is empty, the word instead of bare headings.
+fn listed(output: Output, what: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    output.line("")?;
+    if rows.is_empty() { output.line(&format!("no {what}")) } else { output.table(headings, rows) }
 }
 
 fn listed_fences(
@@ -150,14 +162,12 @@ fn tell(status: &Status, output: Output) -> Result<(), Failure> {
         ("counter", status.incarnation.counter.to_string()),
         ("SQLite", status.sqlite_version.to_owned()),
     ];
-    for (name, value) in facts {
-        output.line(&format!("{name:<15} {value}"))?;
-    }
+    output.facts(0, &facts)?;
     let mode = |table: &fencepost_rusqlite::GuardedTable| table.mode.map_or("MISSING", |mode| mode.as_str()).to_owned();
     let rows = status.guarded.iter();
     let rows =
         rows.map(|table| vec![table.name.clone(), mode(table), table.domain.to_string(), table.observed.to_string()]);
-    output.table(&["TABLE", "GUARD", "DOMAIN", "NOTED"], rows.collect())
+    listed(output, "guarded tables", &["TABLE", "GUARD", "DOMAIN", "NOTED"], rows.collect())
 }
 
 fn json(status: &Status, fences: Option<&[Fence]>, observations: Option<&[Observation]>) -> Value {

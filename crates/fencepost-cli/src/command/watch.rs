@@ -1,7 +1,4 @@
-use std::{
-    io::Write,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use fencepost_client::{CoordinatorEvent, EventStream, HttpCoordinator};
@@ -15,7 +12,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     names,
-    output::Output,
+    output::{Output, aside},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -52,7 +49,7 @@ pub(crate) async fn run(args: WatchArgs, output: Output) -> Result<Exit, Failure
     let first = coordinator.events(&prefix, None).await;
     let mut stream = first.map_err(|error| failed(Call::Read, &args.url.url, error))?;
     if !output.json {
-        tell(&format!("watching {} (Ctrl-C stops)", args.url.url));
+        aside(&format!("watching {} (Ctrl-C stops)", args.url.url));
     }
     loop {
         let ended = match stream.next().await {
@@ -69,9 +66,9 @@ pub(crate) async fn run(args: WatchArgs, output: Output) -> Result<Exit, Failure
             Err(error) => error.to_string(),
         };
         if output.json {
-            tell(&json!({"detail": ended, "reconnecting": true}).to_string())
+            aside(&json!({"detail": ended, "reconnecting": true}).to_string())
         } else {
-            tell(&format!("{ended}; trying again until it is back"));
+            aside(&format!("{ended}; trying again until it is back"));
         }
         stream = again(&coordinator, &prefix, last_seen.as_deref())
             .await
@@ -94,12 +91,6 @@ async fn again(
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-/// What goes beside the events.
-fn tell(line: &str) {
-    // Where standard error is closed, the events are still shown.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn counts(event: &CoordinatorEvent) -> bool {

@@ -267,13 +267,9 @@ impl Teller {
 
     fn write(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| {
-            let exit = match error.kind() {
-                // Whoever read the output has had enough; that is no failure to talk about.
-                io::ErrorKind::BrokenPipe => Exit::Signal(13),
-                _ => Exit::CannotWrite,
-            };
-            Failure::new(exit, format!("the output cannot be written: {error}"))
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::reader_gone(),
+            _ => Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")),
         })
     }
 }

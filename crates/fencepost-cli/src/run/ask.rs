@@ -8,7 +8,13 @@ use fencepost_core::{
 };
 
 use super::{plan::Limits, resource::Resource};
-use crate::{coordinator::UrlArgs, duration::Typed, exit::Exit, failure::Failure, names};
+use crate::{
+    coordinator::UrlArgs,
+    duration::{Typed, refuse_unusable, refused},
+    exit::Exit,
+    failure::Failure,
+    names,
+};
 
 /// What to do when another has the domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,6 +30,7 @@ pub(crate) enum IfHeld {
 /// Run a command while holding a lease
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
+Examples:
   fencepost run nightly -- ./nightly.sh
   fencepost run shop --advance sqlite:shop.db --wait 1m -- ./import
   fencepost run report --if-held skip --min-hold 50m -- ./report        # from cron, on many machines
@@ -57,7 +64,7 @@ pub(crate) struct RunArgs {
     /// How long the command has to end after TERM [default: a quarter of the TTL, 5s at most]
     #[arg(long, value_name = "DURATION")]
     stop_after: Option<String>,
-    /// End the lease, and the command, this long after the grant
+    /// End the lease, and the command, this long after the grant; a good part of the TTL, or nothing is left to work in
     #[arg(long, value_name = "DURATION")]
     max_hold: Option<String>,
     /// Grant the domain to nobody else before this long after the grant, even when the command has ended
@@ -127,6 +134,12 @@ impl Ask {
             let what = format!("--advance needs a token, and contract {contract} has none");
             return Err(Failure::new(Exit::Usage, what).then("leave out --contract, or --advance"));
         }
+        let limits = stopping(args.stop_after.as_deref(), ttl, terms.max_hold)?;
+        refuse_unusable(terms.max_hold, ttl, |shortest_ms| {
+            // An unusable grace is refused by itself, so that what is typed fits here.
+            let stop_after = args.stop_after.as_ref().map(|_| limits.stop_after_ms);
+            Limits::new(stop_after.unwrap_or(usual_grace(shortest_ms)), shortest_ms).least_ms()
+        })?;
         let wait = args.wait.as_deref().map(Wait::typed).transpose()?.map(Wait::get);
         let if_held = args.if_held.unwrap_or(if wait.is_some() { IfHeld::Wait } else { IfHeld::Fail });
         let resources = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<Vec<_>, _>>()?;
@@ -139,7 +152,7 @@ impl Ask {
                 (None, IfHeld::Wait) => Patience::Endless,
                 (None, IfHeld::Skip | IfHeld::Fail) => Patience::For(Duration::ZERO),
             },
-            limits: stopping(args.stop_after.as_deref(), ttl, terms.max_hold)?,
+            limits,
             ttl,
             terms,
             contract,
@@ -169,16 +182,16 @@ fn domains(typed: &[OsString]) -> Result<Vec<Domain>, Failure> {
 }
 
 /// The grace between TERM and KILL. It has to leave time for heartbeats: half of what a renewal gives at most.
-fn stopping(typed: Option<&str>, ttl: Ttl, max_hold: Option<MaxHold>) -> Result<Limits, Invalid> {
+fn stopping(typed: Option<&str>, ttl: Ttl, max_hold: Option<MaxHold>) -> Result<Limits, Failure> {
     let shortest_ms = max_hold.map_or(u64::MAX, MaxHold::as_millis).min(ttl.as_millis());
     let stop_after_ms = match typed {
-        None => (shortest_ms / 4).min(5_000),
+        None => usual_grace(shortest_ms),
         Some(typed) => {
             let StopAfter(ms) = StopAfter::typed(typed)?;
             let most = shortest_ms / 2;
             if ms > most {
                 let rule = Rule::Range { least: 0, most, found: Some(ms), unit: "ms" };
-                return Err(Invalid::new(StopAfter::FIELD, rule));
+                return Err(refused::<StopAfter>(typed, &Invalid::new(StopAfter::FIELD, rule)));
             }
             ms
         }
@@ -186,9 +199,14 @@ fn stopping(typed: Option<&str>, ttl: Ttl, max_hold: Option<MaxHold>) -> Result<
     Ok(Limits::new(stop_after_ms, shortest_ms))
 }
 
+fn usual_grace(shortest_ms: u64) -> u64 {
+    (shortest_ms / 4).min(5_000)
+}
+
 struct StopAfter(u64);
 
 impl Typed for StopAfter {
+    const OPTION: &'static str = "--stop-after";
     const FIELD: &'static str = "stop_after_ms";
 
     fn from_ms(ms: u64) -> Result<Self, Invalid> {
@@ -220,8 +238,8 @@ mod tests {
     #[test]
     fn a_grace_that_leaves_no_time_for_heartbeats_is_refused() {
         assert_eq!(stopping(Some("7500ms"), ttl(15_000), None).unwrap().stop_after_ms, 7_500);
-        let refused = stopping(Some("8s"), ttl(15_000), None).unwrap_err().to_string();
-        assert_eq!(refused, "stop_after_ms: must be 0 to 7500 ms, found 8000");
+        let refused = stopping(Some("8s"), ttl(15_000), None).unwrap_err().json();
+        assert_eq!(refused["what"], "--stop-after: must be 0s to 7500ms, found 8s");
         assert!(stopping(Some("8"), ttl(15_000), None).is_err());
     }
 

@@ -46,7 +46,12 @@ pub(crate) use self::{
     ask::RunArgs,
     warden::{BecomeArgs, WardenArgs, become_command, run as run_warden},
 };
-use crate::{duration::readable, exit::Exit, failure::Failure, output::Output};
+use crate::{
+    duration::readable,
+    exit::Exit,
+    failure::Failure,
+    output::{Output, aside},
+};
 
 /// How long giving back may take. After that the leases end by themselves.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -55,7 +60,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: RunArgs, output: Output) -> Result<Exit, Failure> {
     let mut status = Status::new(args.status_fd, output.json)?;
-    let result = run_told(args, output, &mut status).await;
+    let result = run_told(args, output, &mut status).await.map_err(|failure| failure.in_command("run"));
     status.tell(&result);
     result
 }
@@ -89,7 +94,7 @@ async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<
             status.skipped(domain.as_str());
             give_back(session, output).await;
             if io::stderr().is_terminal() && !output.json {
-                eprintln!("fencepost: {} is held by another: skipped", domain.as_str());
+                aside(&format!("fencepost: {} is held by another: skipped", domain.as_str()));
             }
             return Ok(Exit::Done);
         }
@@ -124,7 +129,7 @@ async fn give_back(session: Session, output: Output) -> bool {
     let was_over = session.over();
     let is_confirmed = matches!(timeout(GIVING_BACK, session.close()).await, Ok(Ok(())));
     if !is_confirmed && was_over.is_none() && !output.json {
-        eprintln!("fencepost: the coordinator has not confirmed the release; the lease ends by itself within one TTL");
+        aside("fencepost: the coordinator has not confirmed the release; the lease ends by itself within one TTL");
     }
     is_confirmed && was_over.is_none()
 }
@@ -142,7 +147,7 @@ async fn tell_what_is_waited_for(ask: &Ask, waits_for: watch::Receiver<Option<Do
         let Some(domain) = waits_for.borrow().clone() else { continue };
         let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await;
         let by = page.ok().and_then(|page| page.rows.first().map(|row| format!(", held by {}", row.holder)));
-        eprintln!("fencepost: waiting for {domain}{} ({})", by.unwrap_or_default(), readable(waited_ms));
+        aside(&format!("fencepost: waiting for {domain}{} ({})", by.unwrap_or_default(), readable(waited_ms)));
     }
 }
 
@@ -161,6 +166,6 @@ fn tell_what_is_held(leases: &[Held], output: Output) {
             Some(promise) => format!(", {promise} at {}", lease.advanced().join(", ")),
             None => String::new(),
         };
-        eprintln!("fencepost: holding {domain}{with}{promise}");
+        aside(&format!("fencepost: holding {domain}{with}{promise}"));
     }
 }

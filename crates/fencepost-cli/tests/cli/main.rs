@@ -11,5 +11,6 @@ mod helping;
 mod leasing;
 mod looking;
 mod names;
+mod pipes;
 mod serving;
 mod session_file;

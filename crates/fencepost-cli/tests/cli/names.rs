@@ -128,11 +128,57 @@ fn other_texts_have_their_limits_too() {
     refused(&["acquire", "d", "--holder", ""], "holder: must be 1 to 256 bytes of UTF-8, found 0");
     refused(&["acquire", "d", "--contract", "Safety"], "contract: must be safety, admission or advisory");
     refused(&["acquire", "d", "--metadata", &format!("k={}", "v".repeat(4_090))], "metadata: must be 0 to 4096 bytes");
-    refused(&["acquire", "d", "--ttl", "25h"], "ttl_ms: must be 1000 to 86400000 ms, found 90000000");
-    refused(&["acquire", "d", "--wait", "11m"], "wait_ms: must be 0 to 600000 ms, found 660000");
-    refused(&["acquire", "d", "--max-hold", "500ms"], "max_hold_ms: must be 1000 to");
+    refused(&["acquire", "d", "--ttl", "25h"], "--ttl: must be 1s to 24h, found 25h");
+    refused(&["acquire", "d", "--wait", "11m"], "--wait: must be 0s to 10m, found 11m");
+    refused(&["acquire", "d", "--max-hold", "500ms"], "--max-hold: must be 1s to");
     let reason = "r".repeat(1_025);
     refused(&["break", "d", "--lease", &"0".repeat(32), "--reason", &reason], "reason: must be 1 to 1024 bytes");
     refused(&["break", "d", "--lease", "ABC", "--reason", "r"], "lease: must be 32 lower-case hex digits");
     shell.run(&["acquire", "d", "--holder", &"h".repeat(256), "--metadata", "k=", "--ttl", "24h"]).exits(0);
+}
+
+/// The API has milliseconds and names its fields; whoever typed an option is told about that.
+#[test]
+fn a_duration_is_refused_by_the_option_that_it_was_typed_after() {
+    let server = Server::start();
+    let shell = server.shell();
+    let ran = shell.run(&["acquire", "d", "--ttl", "25h"]).exits(64);
+    assert_eq!(
+        ran.stderr,
+        "fencepost: --ttl: must be 1s to 24h, found 25h\n  next: correct that value; `fencepost help acquire` shows the forms\n"
+    );
+    let ran = shell.run(&["run", "d", "--stop-after", "8s", "--", "true"]).exits(64);
+    assert!(ran.stderr.contains("--stop-after: must be 0s to 7500ms, found 8s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`fencepost help run`"), "{}", ran.stderr);
+    let ran = shell.run(&["run", "d", "--wait", "soon", "--", "true"]).exits(64);
+    assert!(ran.stderr.contains("--wait: must be a whole number with its unit"), "{}", ran.stderr);
+    let problem = shell.run(&["acquire", "d", "--ttl", "25h", "--json"]).exits(64).problem();
+    assert_eq!((&problem["field"], &problem["code"]), (&"ttl_ms".into(), &"invalid_input".into()));
+    assert_eq!(problem["what"], "--ttl: must be 1s to 24h, found 25h");
+    let lease = shell.run(&["show", ""]).exits(64);
+    assert!(lease.stderr.contains("`fencepost help show`"), "{}", lease.stderr);
+}
+
+/// A tenth of the TTL is a margin that no holder believes in: a holding time within it is over before it begins.
+#[test]
+fn a_holding_time_that_could_never_be_used_is_refused_before_anything_is_granted() {
+    let server = Server::start();
+    let shell = server.shell();
+    for command in [&["acquire", "d", "--max-hold", "1s"][..], &["run", "d", "--max-hold", "1s", "--", "true"]] {
+        let ran = shell.run(command).exits(64);
+        assert!(ran.stderr.starts_with("fencepost: --max-hold: 1s is too short beside --ttl 15s"), "{}", ran.stderr);
+        let least = ran.next("--max-hold ");
+        let least = ran.stderr.lines().find_map(|line| line.strip_prefix("  next: --max-hold ")).unwrap_or(&least);
+        let least = least.split_whitespace().next().unwrap().to_owned();
+        // What it advises works.
+        let words: Vec<&str> = command.iter().map(|word| if *word == "1s" { &least[..] } else { *word }).collect();
+        shell.run(&words).exits(0);
+        if command[0] == "acquire" {
+            shell.run(&["release"]).exits(0);
+        }
+    }
+    let history = shell.run(&["history", "d", "--json"]).exits(0).json();
+    let grants = history["items"].as_array().unwrap().iter().filter(|item| item["event"] == "granted").count();
+    assert_eq!(grants, 2, "{history}");
+    shell.run(&["run", "d", "--ttl", "1s", "--max-hold", "1s", "--", "true"]).exits(0);
 }

@@ -8,5 +8,6 @@ mod commands_page;
 mod explaining;
 mod history;
 mod looking_up;
+mod narrow;
 mod queue;
 mod watching;

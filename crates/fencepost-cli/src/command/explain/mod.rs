@@ -120,10 +120,10 @@ impl Explained {
         }
         output.line(&output.strong(&self.heading))?;
         for line in &self.lines {
-            output.line(&format!("  {line}"))?;
+            output.sentence(2, line)?;
         }
         for next in &self.next {
-            output.line(&format!("next: {next}"))?;
+            output.command("next", next)?;
         }
         Ok(())
     }
