@@ -77,17 +77,18 @@ pub trait Coordinator: Send + Sync + 'static {
 
 /// A coordinator that tells what happens. Hints, never authority.
 pub trait Watch: Coordinator {
-    /// Everything that happens from now on. A slow reader misses events and is told how many.
-    fn watch(&self) -> tokio::sync::broadcast::Receiver<Arc<WatchedEvent>>;
+    /// Everything that happens from now on, commit by commit. A slow reader misses some, and sees by the numbers how
+    /// many events those were.
+    fn watch(&self) -> tokio::sync::broadcast::Receiver<Arc<WatchedEvents>>;
 }
 
-/// An event with its number, greater at every event of one run of the coordinator.
+/// What one commit brought about, in order. Within one run of the coordinator events are numbered without gaps.
 #[derive(Clone, Debug)]
-pub struct WatchedEvent {
-    /// The number.
-    pub number: u64,
-    /// What happened.
-    pub event: Event,
+pub struct WatchedEvents {
+    /// The number of the first event.
+    pub first: u64,
+    /// What happened; one event at least.
+    pub events: Vec<Event>,
 }
 
 /// A session's public id with its secret.

@@ -15,7 +15,7 @@ mod explain;
 pub mod embedded;
 
 pub use call::{
-    AcquireRequest, Answered, Coordinator, Granted, Opened, RequestCaller, SessionKey, Watch, WatchedEvent,
+    AcquireRequest, Answered, Coordinator, Granted, Opened, RequestCaller, SessionKey, Watch, WatchedEvents,
 };
 pub use error::{CallError, Refused};
 pub use explain::{Explain, HistoryEntry, HistoryNumber, HistoryPage, HistoryQuery};

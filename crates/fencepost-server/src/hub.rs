@@ -3,17 +3,25 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use fencepost_coordinator::WatchedEvent;
+use fencepost_coordinator::WatchedEvents;
 use fencepost_core::lease::{Event, EventKind, LeaseEnd};
 use fencepost_wire::RejectedData;
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::sleep,
+};
 
 use crate::{Metrics, stop::Stopping};
 
 /// How far a reader of a stream may lie behind before it misses events.
 const READER_BUFFER: usize = 1_024;
+
+/// How long the hub looks away after it has taken what there was. Without it every commit would wake a thread for
+/// hints that nobody waits for to the millisecond, and answers would wait for that thread's core.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// One event of a stream, numbered by the hub.
 #[derive(Clone, Debug)]
@@ -24,7 +32,8 @@ pub(crate) struct Published {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
-    Lease(Arc<WatchedEvent>),
+    /// The event of a commit at this place.
+    Lease(Arc<WatchedEvents>, usize),
     Rejected(Arc<RejectedData>),
     /// The hub itself came too late for this many.
     Missed(u64),
@@ -60,18 +69,20 @@ impl Hub {
         Self { run, recent: Mutex::new(recent), keep }
     }
 
-    fn publish(&self, what: Happened) {
+    fn publish(&self, happened: impl IntoIterator<Item = Happened>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let published = Arc::new(Published { number: recent.next, what });
-        recent.next += 1;
-        if recent.events.len() >= self.keep {
-            recent.events.pop_front();
+        for what in happened {
+            let published = Arc::new(Published { number: recent.next, what });
+            recent.next += 1;
+            if recent.events.len() >= self.keep {
+                recent.events.pop_front();
+            }
+            if self.keep > 0 {
+                recent.events.push_back(published.clone());
+            }
+            // Nobody may be reading, which is no error.
+            let _ = recent.readers.send(published);
         }
-        if self.keep > 0 {
-            recent.events.push_back(published.clone());
-        }
-        // Nobody may be reading, which is no error.
-        let _ = recent.readers.send(published);
     }
 
     /// Starts a reader behind `last_seen`, which is an id that [`id`](Self::id) made, or with what happens from now on.
@@ -101,32 +112,46 @@ impl Hub {
     /// Takes what the coordinator and the receivers of this process tell, until the server stops.
     pub(crate) async fn follow(
         &self,
-        mut events: broadcast::Receiver<Arc<WatchedEvent>>,
+        mut events: broadcast::Receiver<Arc<WatchedEvents>>,
         metrics: &Metrics,
         mut stopping: Stopping,
     ) {
         let mut rejections = metrics.watch_rejections();
+        let mut seen = None;
         loop {
             tokio::select! {
-                event = events.recv() => match event {
-                    Ok(event) => {
-                        note(&event.event, metrics);
-                        self.publish(Happened::Lease(event));
-                    }
-                    Err(RecvError::Lagged(missed)) => {
-                        metrics.missed_events(missed);
-                        self.publish(Happened::Missed(missed));
-                    }
+                watched = events.recv() => match watched {
+                    Ok(watched) => seen = Some(self.take(seen, &watched, metrics)),
+                    // The numbers of what comes next tell how many events that was.
+                    Err(RecvError::Lagged(_)) => continue,
                     Err(RecvError::Closed) => return,
                 },
                 rejected = rejections.recv() => match rejected {
-                    Ok(rejected) => self.publish(Happened::Rejected(rejected)),
-                    Err(RecvError::Lagged(missed)) => self.publish(Happened::Missed(missed)),
+                    Ok(rejected) => self.publish([Happened::Rejected(rejected)]),
+                    Err(RecvError::Lagged(missed)) => self.publish([Happened::Missed(missed)]),
                     Err(RecvError::Closed) => return,
                 },
                 () = stopping.begun() => return,
             }
+            if events.is_empty() {
+                tokio::select! {
+                    () = sleep(PAUSE) => {}
+                    () = stopping.begun() => return,
+                }
+            }
         }
+    }
+
+    /// Publishes what one commit brought about; the number of its last event. `seen` is the last number before it.
+    fn take(&self, seen: Option<u64>, watched: &Arc<WatchedEvents>, metrics: &Metrics) -> u64 {
+        let missed = seen.map_or(0, |seen| watched.first.saturating_sub(seen + 1));
+        if missed > 0 {
+            metrics.missed_events(missed);
+            self.publish([Happened::Missed(missed)]);
+        }
+        watched.events.iter().for_each(|event| note(event, metrics));
+        self.publish((0..watched.events.len()).map(|at| Happened::Lease(watched.clone(), at)));
+        watched.first + watched.events.len() as u64 - 1
     }
 }
 
@@ -155,5 +180,38 @@ fn note(event: &Event, metrics: &Metrics) {
                 "a lease was lost"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_core::{Contract, Domain, Holder, LeaseId};
+
+    use super::*;
+
+    fn commit(first: u64, events: usize) -> Arc<WatchedEvents> {
+        let event = Event {
+            domain: Domain::new("d").unwrap(),
+            lease: LeaseId::from_bytes([1; 16]),
+            contract: Contract::Safety,
+            token: None,
+            holder: Holder::new("h").unwrap(),
+            kind: EventKind::Granted { waited_ms: 0 },
+        };
+        Arc::new(WatchedEvents { first, events: vec![event; events] })
+    }
+
+    #[test]
+    fn events_that_the_hub_itself_missed_are_told_by_their_number() {
+        // Falls when `take` does not compare the numbers: readers would see no gap.
+        let (hub, metrics) = (Hub::new(7, 10), Metrics::new());
+        let seen = hub.take(None, &commit(4, 2), &metrics);
+        assert_eq!(hub.take(Some(seen), &commit(9, 1), &metrics), 9);
+        let told: Vec<_> = hub.subscribe(Some(&hub.id(0))).replay.iter().map(|event| event.what.clone()).collect();
+        assert!(matches!(
+            told[..],
+            [Happened::Lease(_, 0), Happened::Lease(_, 1), Happened::Missed(3), Happened::Lease(_, 0)]
+        ));
+        assert!(metrics.render().contains("fencepost_events_missed_total 3"), "{}", metrics.render());
     }
 }

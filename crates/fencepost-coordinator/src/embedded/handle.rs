@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     AcquireRequest, Answered, CallError, Coordinator, Explain, Granted, HistoryPage, HistoryQuery, Opened, Refused,
-    RequestCaller, SessionKey, Watch, WatchedEvent,
+    RequestCaller, SessionKey, Watch, WatchedEvents,
 };
 
 /// A coordinator in this process. Cheap to clone; the last clone to go shuts it down.
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub(super) withheld_push: Option<Sequence>,
     pub(super) facts: Arc<Facts>,
     pub(super) history: Arc<History>,
-    pub(super) events: broadcast::Sender<Arc<WatchedEvent>>,
+    pub(super) events: broadcast::Sender<Arc<WatchedEvents>>,
     pub(super) next_ticket: AtomicU64,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -324,7 +324,7 @@ impl Coordinator for Embedded {
 }
 
 impl Watch for Embedded {
-    fn watch(&self) -> broadcast::Receiver<Arc<WatchedEvent>> {
+    fn watch(&self) -> broadcast::Receiver<Arc<WatchedEvents>> {
         self.shared.events.subscribe()
     }
 }

@@ -29,7 +29,7 @@ pub struct Options {
     pub push_far: bool,
     /// Most calls decided together.
     pub batch_most: usize,
-    /// How many events a slow watcher may lie behind before it misses some.
+    /// How many commits a slow watcher may lie behind before it misses some.
     pub event_buffer: usize,
     /// A snapshot is taken when the log has this many bytes and is as large as the state it stands for.
     pub snapshot_log_bytes: u64,

@@ -23,7 +23,7 @@ use super::{
     store::StoreError,
     upkeep::Upkeeper,
 };
-use crate::WatchedEvent;
+use crate::WatchedEvents;
 
 /// The longest sleep when nothing is due.
 const LONG: Duration = Duration::from_secs(3600);
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     pub(super) mode: Mode,
     /// Calls of the present batch, and calls that wait in a queue of the machine.
     pub(super) replies: HashMap<Ticket, Reply>,
-    pub(super) events: broadcast::Sender<Arc<WatchedEvent>>,
+    pub(super) events: broadcast::Sender<Arc<WatchedEvents>>,
     pub(super) event_number: u64,
     pub(super) facts: Arc<Facts>,
     pub(super) observer: Box<dyn Observer>,
@@ -142,7 +142,7 @@ impl Writer {
                 Message::Call(call) => {
                     calls += 1;
                     self.replies.insert(call.ticket, call.reply);
-                    output.join(self.leases.step(call.ticket, call.command, at));
+                    output = self.leases.step_after(output, call.ticket, call.command, at);
                 }
                 Message::Disconnected(ticket) => {
                     if self.replies.remove(&ticket).is_some() {
@@ -205,8 +205,10 @@ impl Writer {
                 reply.answer(answer, decided);
             }
         }
-        for (number, event) in (self.event_number - watched.len() as u64 + 1..).zip(watched) {
-            let _ = self.events.send(Arc::new(WatchedEvent { number, event }));
+        if !watched.is_empty() {
+            let first = self.event_number - watched.len() as u64 + 1;
+            // Nobody may be reading any more, which is no error.
+            let _ = self.events.send(Arc::new(WatchedEvents { first, events: watched }));
         }
     }
 

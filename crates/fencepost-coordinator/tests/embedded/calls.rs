@@ -157,9 +157,10 @@ async fn a_silent_holder_loses_its_lease_to_time_alone_and_a_late_renewal_fails(
     let (held, _) = acquire(&coordinator, &key, "d").await;
     clock.advance(2_000);
     let ended = loop {
-        match events.recv().await.unwrap().event.kind {
-            EventKind::Granted { .. } => {}
-            EventKind::Ended { end, .. } => break end,
+        let told = events.recv().await.unwrap();
+        match told.events.first().map(|event| &event.kind) {
+            Some(EventKind::Ended { end, .. }) => break *end,
+            Some(EventKind::Granted { .. }) | None => {}
         }
     };
     assert_eq!(ended, LeaseEnd::Expired);
@@ -178,9 +179,9 @@ async fn events_are_numbered_and_come_after_what_they_tell() {
     coordinator.release(&key.secret, held.acquired.lease, hold).await.unwrap();
     let granted = events.recv().await.unwrap();
     let ended = events.recv().await.unwrap();
-    assert_eq!(granted.event.token, Some(token(&held)));
-    assert!(matches!(ended.event.kind, EventKind::Ended { end: LeaseEnd::Released, .. }));
-    assert!(ended.number > granted.number);
+    assert_eq!(granted.events[0].token, Some(token(&held)));
+    assert!(matches!(ended.events[0].kind, EventKind::Ended { end: LeaseEnd::Released, .. }));
+    assert_eq!(ended.first, granted.first + 1);
 }
 
 #[tokio::test]

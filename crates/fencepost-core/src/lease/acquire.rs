@@ -23,8 +23,8 @@ impl Lease {
 
 impl Step<'_> {
     pub(super) fn acquire(&mut self, ticket: Ticket, acquire: Box<Acquire>) -> Option<Answer> {
-        let reply = match acquire.caller.clone() {
-            Caller::Session(credential) => match self.authenticate(credential) {
+        let reply = match &acquire.caller {
+            Caller::Session(credential) => match self.authenticate(*credential) {
                 Ok(session) => self.acquire_in(ticket, session, acquire),
                 Err(refusal) => Some(Err(refusal.into())),
             },

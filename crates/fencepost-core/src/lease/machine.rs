@@ -80,7 +80,12 @@ impl Leases {
 
     /// Decides one command. What has expired by `now` is expired before the command is looked at.
     pub fn step(&mut self, ticket: Ticket, command: Command, now: Moment) -> Output {
-        let mut step = self.at(now);
+        self.step_after(Output::default(), ticket, command, now)
+    }
+
+    /// The same as the next step of a batch: its output is that of the earlier steps with this one's joined to it.
+    pub fn step_after(&mut self, earlier: Output, ticket: Ticket, command: Command, now: Moment) -> Output {
+        let mut step = Step { state: &mut self.state, now, output: earlier };
         step.expire();
         step.decide(ticket, command);
         step.output

@@ -90,10 +90,11 @@ impl Stream {
 fn shown(event: &Published, hub: &Hub, prefix: &str) -> Option<Bytes> {
     let id = hub.id(event.number);
     match &event.what {
-        Happened::Lease(watched) => watched.event.domain.as_str().starts_with(prefix).then(|| {
-            let (name, data) = event_data(&watched.event);
-            frame(name, &data, Some(&id))
-        }),
+        Happened::Lease(watched, at) => {
+            let event = watched.events.get(*at).filter(|event| event.domain.as_str().starts_with(prefix))?;
+            let (name, data) = event_data(event);
+            Some(frame(name, &data, Some(&id)))
+        }
         Happened::Rejected(data) => data
             .domain
             .as_str()
