@@ -23,6 +23,9 @@ pub const HEARTBEAT_BODY_BYTES: usize = 1024 * 1024;
 pub const SESSION_LEASES: usize = 10_000;
 /// Most requests of one session that wait for a domain at one time.
 pub const SESSION_WAITERS: usize = 10_000;
+/// Most requests that wait for a domain at one time without a session, which their grant would open. A place whose
+/// connection has gone counts until it is given up.
+pub const OPENING_WAITERS: usize = 10_000;
 /// Most ended holds remembered for one session.
 pub const ENDED_HOLDS: usize = 10_000;
 /// How long an ended hold or lease is remembered.

@@ -144,7 +144,7 @@ fn held_from(problem: &Problem) -> Option<AcquireRefusal> {
 
 /// The limits that a coordinator names. A later version may have more; their name is lost, not the refusal.
 fn limit_name(name: &str) -> &'static str {
-    ["session_leases", "session_waiters", "ended_holds"]
+    ["session_leases", "session_waiters", "opening_waiters", "ended_holds"]
         .into_iter()
         .find(|known| *known == name)
         .unwrap_or("one that this version does not know")

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{Domain, Holder, Moment, RequestId};
+use crate::{Domain, Holder, Moment, RequestId, limits};
 
 use super::{
     Acquire, AcquireRefusal, Caller, HeldBy, Reserved, ReservedKind, Ticket,
@@ -16,6 +16,7 @@ use super::{
 };
 
 impl Step<'_> {
+    /// Gives an acquire a place in the queue of its domain, or an answer where there is no room for it.
     pub(super) fn enqueue(&mut self, ticket: Ticket, acquire: Box<Acquire>) {
         let (domain, request) = (acquire.domain.clone(), acquire.request);
         match &acquire.caller {
@@ -25,8 +26,13 @@ impl Step<'_> {
                     session.waiters += 1;
                 }
             }
+            Caller::Opening { .. } if self.state.opening_waiters >= limits::OPENING_WAITERS => {
+                let full = AcquireRefusal::LimitReached { limit: "opening_waiters" };
+                return self.answer(ticket, acquired(Err(full)));
+            }
             Caller::Opening { .. } => {
                 self.state.openings.insert(request, Opening::Waiting(domain.clone()));
+                self.state.opening_waiters += 1;
             }
         }
         let until = self.now.after_millis(acquire.wait.as_millis());
@@ -158,6 +164,7 @@ impl State {
             }
             Caller::Opening { .. } => {
                 self.openings.remove(&request);
+                self.opening_waiters -= 1;
             }
         }
         Some(waiter)

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) secrets: Map<SecretHash, SessionId>,
     /// Acquires that opened a session, or wait to open one. Ordered, because callers choose the keys.
     pub(super) openings: BTreeMap<RequestId, Opening>,
+    /// How many of them wait.
+    pub(super) opening_waiters: usize,
     pub(super) ended_leases: Remembered<LeaseId, EndedLeaseMemo>,
     pub(super) ended_sessions: Remembered<SessionId, EndedSessionMemo>,
     pub(super) waiting: Map<Ticket, (Domain, RequestId)>,
@@ -245,6 +247,7 @@ impl State {
             places: BTreeMap::new(),
             secrets: Map::default(),
             openings: BTreeMap::new(),
+            opening_waiters: 0,
             ended_leases: Remembered::new(),
             ended_sessions: Remembered::new(),
             waiting: Map::default(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fencepost_coordinator::{AcquireRequest, Coordinator, RequestCaller};
+use fencepost_core::{Domain, Holder, RequestId, Ttl, Wait, limits};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -125,4 +127,58 @@ async fn a_wait_ends_with_its_session() {
     server.until_waiting(1).await;
     server.clock.advance(2_000);
     assert_eq!(client.answer().await.unwrap().problem(410, "session_ended")["reason"], "expired");
+}
+
+/// An acquire that would open its session in the domain of this number, and waits.
+fn patient_opener(number: u64) -> AcquireRequest {
+    let mut id = [0xee; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    let domain = Domain::new(&format!("d/{}", number % 20)).unwrap();
+    let caller = RequestCaller::Opening { holder: Holder::new("crowd").unwrap(), ttl: Ttl::default() };
+    let session = fencepost_coordinator::SessionKey {
+        session: fencepost_core::SessionId::from_bytes([0; 16]),
+        secret: fencepost_core::Secret::from_bytes([0; 32]),
+    };
+    let wait = Wait::from_millis(600_000).unwrap();
+    AcquireRequest { caller, wait, ..AcquireRequest::new(&session, domain, RequestId::from_bytes(id)) }
+}
+
+/// Those who wait in a session of their own are limited by that session; these have none yet, and each one's place
+/// outlives its connection.
+/// Mutant: the number of opening waiters not compared; the last one waits too.
+#[tokio::test]
+async fn acquires_that_wait_to_open_a_session_have_a_limit_and_room_is_made_by_those_who_leave() {
+    let server = TestServer::start().await;
+    for domain in 0..20 {
+        server.call("POST", "/v1/leases", opening(&format!("d/{domain}"), domain)).await;
+    }
+    let mut crowd: Vec<_> = (0..limits::OPENING_WAITERS as u64)
+        .map(|number| {
+            let coordinator = server.coordinator.clone();
+            tokio::spawn(async move { coordinator.acquire(patient_opener(number)).await })
+        })
+        .collect();
+    server.until_waiting(limits::OPENING_WAITERS).await;
+    let mut patient_one = patient("d/0", 1_000);
+    let refused = server.call("POST", "/v1/leases", patient_one.clone()).await.problem(429, "limit_reached");
+    assert_eq!((&refused["limit"], &refused["retryable"]), (&json!("opening_waiters"), &json!(true)));
+    // Who waits in a session of its own, and who does not wait, are not concerned.
+    let (session, secret) = server.session("s", 60_000).await;
+    let in_session = json!({"domain": "free", "request_id": request_id(2_000), "session": session, "wait_ms": 1_000});
+    assert_eq!(server.client().await.call("POST", "/v1/leases", Some(&secret), in_session).await.status, 201);
+    assert_eq!(server.call("POST", "/v1/leases", opening("other", 3_000)).await.status, 201);
+
+    // A place is kept for one TTL after its connection has gone; then there is room.
+    crowd.pop().unwrap().abort();
+    server.until_waiting(limits::OPENING_WAITERS - 1).await;
+    server.call("POST", "/v1/leases", patient_one.clone()).await.problem(429, "limit_reached");
+    server.clock.advance(Ttl::default().as_millis() - 1);
+    server.call("POST", "/v1/leases", patient_one.clone()).await.problem(429, "limit_reached");
+    for waiter in &crowd {
+        waiter.abort();
+    }
+    server.until_waiting(0).await;
+    server.clock.advance(Ttl::default().as_millis());
+    patient_one["domain"] = json!("d/1");
+    assert_eq!(server.call("POST", "/v1/leases", patient_one).await.status, 201);
 }
