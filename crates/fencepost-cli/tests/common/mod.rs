@@ -151,8 +151,9 @@ impl Shell {
 pub struct Server {
     child: Child,
     data: PathBuf,
+    environment: Vec<(String, String)>,
     pub url: String,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Server {
@@ -165,8 +166,16 @@ impl Server {
     pub fn at_epoch(epoch: u32) -> Self {
         let folder = tempfile::tempdir().expect("a private folder");
         let data = folder.path().join("data");
-        let (child, url) = serve(&data, &["--init", "--epoch", &epoch.to_string(), "--listen", "127.0.0.1:0"]);
-        Self { child, data, url, _folder: folder }
+        let mut server = Self::with_store_in(&data, epoch, Vec::new());
+        server._folder = Some(folder);
+        server
+    }
+
+    /// A new one whose store is in this directory, which is the caller's, and with more in its environment.
+    pub fn with_store_in(data: &Path, epoch: u32, environment: Vec<(String, String)>) -> Self {
+        let arguments = ["--init", "--epoch", &epoch.to_string(), "--listen", "127.0.0.1:0"];
+        let (child, url) = serve(data, &environment, &arguments);
+        Self { child, data: data.to_owned(), environment, url, _folder: None }
     }
 
     pub fn data(&self) -> &Path {
@@ -196,7 +205,7 @@ impl Server {
     /// Starts it again on the same store and port.
     pub fn restart(&mut self) {
         let address = self.url.strip_prefix("http://").expect("an http address").to_owned();
-        let (child, url) = serve(&self.data, &["--listen", &address]);
+        let (child, url) = serve(&self.data, &self.environment, &["--listen", &address]);
         assert_eq!(url, self.url);
         self.child = child;
     }
@@ -209,9 +218,10 @@ impl Drop for Server {
 }
 
 /// Starts `serve` and waits until it says where it listens.
-fn serve(data: &Path, more: &[&str]) -> (Child, String) {
+fn serve(data: &Path, environment: &[(String, String)], more: &[&str]) -> (Child, String) {
     let mut command = fencepost();
     command.args(["serve", "--json", "--data"]).arg(data).args(more).stderr(Stdio::null());
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     let mut child = command.spawn().expect("the binary runs");
     let mut line = String::new();
     let stdout = child.stdout.take().expect("it is piped");

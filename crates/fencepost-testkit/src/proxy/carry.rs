@@ -92,6 +92,9 @@ impl Carrier {
         };
         match fault {
             Some(Fault::DropRequest) => return Ok(false),
+            Some(Fault::SwallowRequest) => {
+                return client_gone(&mut self.from_client, &mut self.unread).await.map(|()| false);
+            }
             Some(Fault::CutRequest) => {
                 let half = head_length + (request.len() - head_length) / 2;
                 server.writer.write_all(&request[..half]).await?;
@@ -120,7 +123,14 @@ impl Carrier {
                 // An error means that the proxy is gone, and this with it.
                 let _ = self.held.wait_for(|let_go| *let_go).await;
             }
-            Some(Fault::DropRequest | Fault::CutRequest | Fault::KeepCopy | Fault::DelayRequest(_)) | None => {}
+            Some(
+                Fault::DropRequest
+                | Fault::CutRequest
+                | Fault::KeepCopy
+                | Fault::DelayRequest(_)
+                | Fault::SwallowRequest,
+            )
+            | None => {}
         }
         self.to_client.write_all(reply.bytes()).await?;
         tokio::select! {

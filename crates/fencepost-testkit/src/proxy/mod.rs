@@ -70,6 +70,8 @@ pub enum Fault {
     DelayReply(Duration),
     /// The answer is kept back until [`Proxy::let_go`].
     HoldReply,
+    /// The server never gets the request, and the client is told nothing at all until it gives up or is [cut](Proxy::cut).
+    SwallowRequest,
 }
 
 /// A running proxy. It stops, and cuts every connection, when it is dropped.
@@ -86,6 +88,7 @@ pub struct Proxy {
 struct Shared {
     server: SocketAddr,
     rules: Vec<Rule>,
+    standing: Mutex<Option<Fault>>,
     seen: Mutex<HashMap<String, u64>>,
     copies: Mutex<Vec<Vec<u8>>>,
 }
@@ -96,7 +99,8 @@ impl Shared {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let number = seen.entry(path.to_owned()).or_default();
         *number += 1;
-        self.rules.iter().find(|rule| rule.path == path && rule.nth == *number).map(|rule| rule.fault)
+        let rule = self.rules.iter().find(|rule| rule.path == path && rule.nth == *number);
+        rule.map(|rule| rule.fault).or_else(|| *self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep(&self, request: &[u8]) {
@@ -114,7 +118,8 @@ impl Proxy {
         let address = listener.local_addr()?;
         let (cut, cuts) = watch::channel(0);
         let (let_go, held) = watch::channel(false);
-        let shared = Shared { server, rules, seen: Mutex::default(), copies: Mutex::default() };
+        let shared =
+            Shared { server, rules, standing: Mutex::default(), seen: Mutex::default(), copies: Mutex::default() };
         let shared = Arc::new(shared);
         let accepting = tokio::spawn(accept(listener, shared.clone(), cuts, held));
         Ok(Self { address, shared, accepting, cut, let_go })
@@ -130,6 +135,12 @@ impl Proxy {
     #[must_use]
     pub fn seen(&self, path: &str) -> u64 {
         self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).get(path).copied().unwrap_or(0)
+    }
+
+    /// From now on this happens to every request that no rule names; `None` lets them pass again. What a request meets
+    /// is settled when it comes, so one that is under way stays as it is.
+    pub fn meanwhile(&self, fault: Option<Fault>) {
+        *self.shared.standing.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// Cuts every connection that is open now. New ones are carried.

@@ -15,7 +15,7 @@ mod coordinator;
 mod faults;
 mod life;
 mod network;
-mod random;
+pub(crate) mod random;
 mod record;
 mod resource;
 mod settings;

@@ -1,0 +1,108 @@
+//! Stories with a known end, told while nothing else is disturbed.
+
+use std::time::{Duration, Instant};
+
+use fencepost_testkit::torture::Scene;
+
+use crate::{
+    nemesis::Nemesis,
+    subject::{SUBJECTS, Subject},
+};
+
+/// How long to wait for a scene to get on, before it is begun again.
+const AT_MOST: Duration = Duration::from_secs(10);
+const TRIES: u32 = 4;
+
+impl Nemesis {
+    pub(crate) fn play(&mut self, scene: Scene) {
+        let (name, subject) = match scene {
+            Scene::Overtake(number) => ("overtake", SUBJECTS[number]),
+            Scene::NeckAndNeck(number) => ("neck and neck", SUBJECTS[number]),
+            Scene::CopyBack => return,
+        };
+        self.tell(format!("{name}: {}", subject.label));
+        for _ in 0..TRIES {
+            let played = match scene {
+                Scene::Overtake(_) => self.overtake(subject),
+                Scene::NeckAndNeck(_) => self.neck_and_neck(subject),
+                Scene::CopyBack => None,
+            };
+            self.clear_the_stage(subject);
+            if played.is_some() {
+                self.verdict.deeds.count(format!("scene: {name}"));
+                return;
+            }
+            self.calm();
+        }
+        self.verdict.notes.count(format!("a scene did not come off: {name}"));
+    }
+
+    /// A has read and is stopped past its TTL. B acquires and reads. A goes on and writes, and B after it.
+    fn overtake(&self, subject: Subject) -> Option<()> {
+        let hold = format!("hold.{}", subject.label);
+        self.gates.put(&hold);
+        self.gates.write("focus", subject.label);
+        let late = self.somebody_at(subject, None)?;
+        self.stop_worker(&late);
+        let owner = self.somebody_at(subject, Some(&late))?;
+        self.gates.put(&format!("go.{late}"));
+        self.continue_worker(&late);
+        self.gone_from(subject, &late)?;
+        self.gates.take_away(&hold);
+        self.gone_from(subject, &owner)
+    }
+
+    /// A has read and is stopped past its TTL. A writes at the very moment at which B's acquire raises the fence.
+    fn neck_and_neck(&self, subject: Subject) -> Option<()> {
+        let (hold, advance) = (format!("hold.{}", subject.label), format!("advance.{}", subject.label));
+        self.gates.put(&hold);
+        self.gates.write("focus", subject.label);
+        let late = self.somebody_at(subject, None)?;
+        self.gates.put(&advance);
+        self.stop_worker(&late);
+        self.soon(|| self.gates.all(&format!("advancing.{}.", subject.label)).into_iter().next())?;
+        self.continue_worker(&late);
+        self.gates.put(&format!("go.{late}"));
+        self.gates.take_away(&advance);
+        self.gone_from(subject, &late)?;
+        self.gates.take_away(&hold);
+        Some(())
+    }
+
+    /// A worker, other than this one, that has read and stands before its write.
+    fn somebody_at(&self, subject: Subject, other: Option<&str>) -> Option<String> {
+        let living = self.worker_names();
+        self.soon(|| {
+            let waiting = self.gates.all(&format!("at.{}.", subject.label)).into_iter();
+            waiting.filter(|name| living.contains(name)).find(|name| Some(name.as_str()) != other)
+        })
+    }
+
+    fn gone_from(&self, subject: Subject, name: &str) -> Option<()> {
+        self.soon(|| (!self.gates.is_there(&format!("at.{}.{name}", subject.label))).then_some(()))
+    }
+
+    pub(crate) fn soon<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let until = Instant::now() + AT_MOST;
+        while Instant::now() < until {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            // bounded: by AT_MOST
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    fn clear_the_stage(&self, subject: Subject) {
+        for gate in ["hold", "advance"] {
+            self.gates.take_away(&format!("{gate}.{}", subject.label));
+        }
+        self.gates.take_away("focus");
+        for prefix in ["go.", "at.", "advancing."] {
+            for name in self.gates.all(prefix) {
+                self.gates.take_away(&format!("{prefix}{name}"));
+            }
+        }
+    }
+}
