@@ -1,0 +1,100 @@
+//! What a process of the suite does: it is told on its standard input what to write, and says what came of it.
+
+use std::io::{BufRead, Write};
+
+use fencepost_core::{Domain, Token, fence::Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::{Adapter, build::operation, step::Claim};
+
+/// Set in the environment of a child.
+pub(super) const ROLE: &str = "FENCEPOST_CONFORMANCE_CHILD";
+/// What a line of a child begins with, somewhere behind what a test binary says itself.
+pub(super) const MARK: &str = "fencepost-conformance: ";
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) place: String,
+    pub(super) domain: Domain,
+    pub(super) token: Token,
+    /// Operations `name-0`, `name-1`, …; where there is no name, writes without an operation.
+    pub(super) name: Option<String>,
+    pub(super) writes: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Line {
+    Ready,
+    Tries(u64),
+    Applied(u64),
+    Stale(u64),
+    Other(String),
+    Done,
+}
+
+/// The value that the n-th write of a job sets.
+pub(super) fn value(token: Token, n: u64) -> String {
+    format!("{}:{n}", token.as_u64())
+}
+
+/// Does what the suite tells this process, if the suite has started it; otherwise nothing.
+///
+/// In a test binary, one test calls it:
+///
+/// ```text
+/// #[test]
+/// fn child() {
+///     conformance::child(&MyAdapter::new());
+/// }
+/// ```
+///
+/// # Panics
+/// When the suite has gone away.
+pub fn child(adapter: &dyn Adapter) {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let mut told = std::io::stdin().lock().lines();
+    let mut line = || told.next().and_then(Result::ok).unwrap_or_default();
+    let Ok(job) = serde_json::from_str::<Job>(&line()) else { return };
+    say(&Line::Ready);
+    if line() != "go" {
+        return;
+    }
+    let ended = works(adapter, &job);
+    say(&match ended {
+        Ok(()) => Line::Done,
+        Err(what) => Line::Other(what),
+    });
+}
+
+fn works(adapter: &dyn Adapter, job: &Job) -> Result<(), String> {
+    let mut handle = adapter.open(&job.place).map_err(|cause| format!("the resource was not opened: {cause}"))?;
+    let grant = Claim::new(&job.domain, job.token).grant();
+    for n in 0..job.writes {
+        say(&Line::Tries(n));
+        let named = job.name.as_ref().map(|name| operation(&format!("{name}-{n}"), "same"));
+        let written = loop {
+            match handle.write(&job.domain, &grant, named.as_ref(), value(job.token, n).as_bytes()) {
+                Err(error) if error.retryable() => std::thread::yield_now(),
+                written => break written,
+            }
+        };
+        match written {
+            Ok(Verdict::Applied(_)) => say(&Line::Applied(n)),
+            Ok(Verdict::Rejected(rejection)) if rejection.stale().is_some() => {
+                say(&Line::Stale(n));
+                return Ok(());
+            }
+            Ok(verdict) => return Err(format!("token {} was answered {verdict:?}", job.token)),
+            Err(error) => return Err(format!("token {} had no verdict: {error}", job.token)),
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &Line) {
+    let mut out = std::io::stdout().lock();
+    let text = serde_json::to_string(line).expect("a line is JSON");
+    writeln!(out, "{MARK}{text}").and_then(|()| out.flush()).expect("the suite listens");
+}

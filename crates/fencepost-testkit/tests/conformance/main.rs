@@ -1,0 +1,40 @@
+//! The suite for receivers, told to the receivers there are, and to faulty ones, which it has to find out.
+
+mod file;
+mod memory;
+mod sqlite;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use fencepost_receiver::Cause;
+use fencepost_testkit::conformance;
+
+/// Which adapter a child is to use.
+const KIND: &str = "FENCEPOST_CONFORMANCE_KIND";
+
+/// What the suite's processes do; in a run of the tests there is nothing to do.
+#[test]
+fn child() {
+    match std::env::var(KIND).as_deref() {
+        Ok("sqlite") => conformance::child(&sqlite::Sqlite::new()),
+        Ok("sqlite, two transactions") => conformance::child(&sqlite::Sqlite::in_two_transactions()),
+        Ok("file") => conformance::child(&file::Files::new()),
+        Ok(other) => panic!("there is no adapter {other}"),
+        Err(_) => {}
+    }
+}
+
+fn this_binary(kind: &str) -> Result<Command, Cause> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--exact", "child", "--nocapture"]).env(KIND, kind);
+    Ok(command)
+}
+
+/// Where memory is a file system, because the suite makes hundreds of resources; else the ordinary place.
+fn in_memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
