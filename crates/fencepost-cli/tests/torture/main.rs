@@ -8,8 +8,10 @@
 mod common;
 
 mod arena;
+mod copying;
 mod gates;
 mod nemesis;
+mod noted;
 mod rights;
 mod scenes;
 mod subject;
@@ -31,7 +33,7 @@ fn everything(seed: u64) -> Orders {
         chaos_blocks: 8,
         overtakes: (0..6).collect(),
         races: vec![0, 1],
-        copy_back: false,
+        copy_back: true,
         defect: None,
         aloud: false,
     }
@@ -89,7 +91,7 @@ mod defects {
     }
 
     fn nothing() -> Orders {
-        Orders { overtakes: Vec::new(), races: Vec::new(), ..everything(1) }
+        Orders { overtakes: Vec::new(), races: Vec::new(), copy_back: false, ..everything(1) }
     }
 
     #[test]

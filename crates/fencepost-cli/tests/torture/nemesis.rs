@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{BufReader, Read, Write},
+    io::{BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -182,7 +182,11 @@ impl Nemesis {
     /// False where it cannot be done here.
     fn perform(&mut self, deed: Deed) -> bool {
         match deed {
-            Deed::Stop(target) => self.send(target, Signal::STOP),
+            Deed::Stop(Target::Worker(index)) => {
+                self.wait_until_it_thinks(index);
+                self.send(Target::Worker(index), Signal::STOP);
+            }
+            Deed::Stop(Target::Server) => self.send(Target::Server, Signal::STOP),
             Deed::Continue(target) => self.send(target, Signal::CONT),
             Deed::Kill(Target::Server) => {
                 self.server.kill();
@@ -232,6 +236,16 @@ impl Nemesis {
         };
         // It may have ended meanwhile.
         let _ = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap())).map(|pid| kill_process(pid, signal));
+    }
+
+    /// A pause hurts most between reading and writing. Where that does not come soon, any moment will do.
+    fn wait_until_it_thinks(&self, index: usize) {
+        let thinking = format!("thinking.w{index}.{}", self.workers[index].life);
+        let until = Instant::now() + Duration::from_millis(400);
+        while !self.gates.is_there(&thinking) && Instant::now() < until {
+            // bounded: by the line above
+            thread::sleep(Duration::from_micros(500));
+        }
     }
 
     /// Kills a worker where it stands, and starts another one in its place.
@@ -347,14 +361,16 @@ impl Nemesis {
         let mut all = String::new();
         for entry in fs::read_dir(self.root.join("histories")).unwrap().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == kind) {
-                fs::File::open(entry.path()).unwrap().read_to_string(&mut all).unwrap();
+                let text = fs::read_to_string(entry.path()).unwrap();
+                // Its process may be in the middle of a line.
+                all.push_str(&text[..text.rfind('\n').map_or(0, |end| end + 1)]);
             }
         }
         all
     }
 
     /// Everything that all processes have noted of a kind, put together by the clock that they share.
-    fn history(&self, kind: &str) -> History {
+    pub(crate) fn history(&self, kind: &str) -> History {
         let text = self.texts(kind);
         fs::write(self.root.join(format!("{kind}.jsonl")), &text).unwrap();
         history::read(BufReader::new(text.as_bytes())).unwrap_or_else(|malformed| panic!("{kind}: {malformed}"))

@@ -18,14 +18,14 @@ impl Nemesis {
         let (name, subject) = match scene {
             Scene::Overtake(number) => ("overtake", SUBJECTS[number]),
             Scene::NeckAndNeck(number) => ("neck and neck", SUBJECTS[number]),
-            Scene::CopyBack => return,
+            Scene::CopyBack => return self.play_copying_back(),
         };
         self.tell(format!("{name}: {}", subject.label));
         for _ in 0..TRIES {
             let played = match scene {
                 Scene::Overtake(_) => self.overtake(subject),
                 Scene::NeckAndNeck(_) => self.neck_and_neck(subject),
-                Scene::CopyBack => None,
+                Scene::CopyBack => return,
             };
             self.clear_the_stage(subject);
             if played.is_some() {
@@ -35,6 +35,15 @@ impl Nemesis {
             self.calm();
         }
         self.verdict.notes.count(format!("a scene did not come off: {name}"));
+    }
+
+    /// Not begun again where it does not come off: the resources are others by then.
+    fn play_copying_back(&mut self) {
+        self.tell("copy back");
+        match self.copy_back() {
+            Some(()) => self.verdict.deeds.count("scene: copy back and recover"),
+            None => self.verdict.broken.push("copied back: not noticed, not closed, or not opened again".to_owned()),
+        }
     }
 
     /// A has read and is stopped past its TTL. B acquires and reads. A goes on and writes, and B after it.

@@ -136,6 +136,16 @@ impl Store {
         files.chain([("database".to_owned(), self.database.receiver().seen().greatest())]).collect()
     }
 
+    /// Takes note of counters that others have seen.
+    pub(crate) fn note(&self, seen: &BTreeMap<String, u64>) {
+        for (name, counter) in seen {
+            match self.files.get(name.as_str()) {
+                Some(file) => file.seen().note(*counter),
+                None => self.database.receiver().seen().note(*counter),
+            }
+        }
+    }
+
     /// Reads as any program would.
     pub(crate) fn read(&self, subject: Subject) -> Result<Set, Cause> {
         match subject.kind {

@@ -9,7 +9,7 @@ use std::{
     env, fs,
     io::Write as _,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -20,9 +20,8 @@ use fencepost_core::{
     Grant, Holder, OperationId, Ttl, Wait,
     fence::{Operation, RejectedBy, Rejection, Verdict},
 };
-use fencepost_receiver::{AdvanceError, Capabilities, Receiver};
 use fencepost_testkit::{
-    history::{Answer, Doing, Line},
+    history::{Answer, Doing},
     torture::{Discipline, Random, Recorder, now_us},
 };
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -31,6 +30,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     gates::Gates,
+    noted::{Noted, Shared, say_why, with},
     subject::{Kind, SUBJECTS, Set, Store, Subject},
 };
 
@@ -64,65 +64,6 @@ fn the_worker() {
     let Ok(orders) = env::var(ORDERS) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     Worker::new(serde_json::from_str(&orders).unwrap()).run();
-}
-
-type Shared = Arc<Mutex<Recorder>>;
-
-fn with<T>(recorder: &Shared, note: impl FnOnce(&mut Recorder) -> std::io::Result<T>) -> T {
-    note(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner)).expect("the history can be written")
-}
-
-/// A receiver that notes what it is advanced to, and stands at a gate before it does it.
-struct Noted<'a, R> {
-    inner: &'a R,
-    recorder: Shared,
-    gates: Gates,
-    subject: Subject,
-    generation: u32,
-    who: String,
-}
-
-impl<R: Receiver> Receiver for Noted<'_, R> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn advance(&self, grant: &Grant) -> Result<Verdict<()>, AdvanceError> {
-        let (label, who) = (self.subject.label, &self.who);
-        let gate = format!("advance.{label}");
-        if self.gates.is_there(&gate) {
-            self.gates.put(&format!("advancing.{label}.{who}"));
-            self.gates.stand(&gate, None);
-            self.gates.take_away(&format!("advancing.{label}.{who}"));
-        }
-        let call = with(&self.recorder, |recorder| {
-            recorder.call(Doing::Advance, grant.domain.as_str(), |line| {
-                line.resource = Some(self.subject.resource(self.generation));
-                line.token = Some(grant.token.to_string());
-            })
-        });
-        let advanced = self.inner.advance(grant).await;
-        with(&self.recorder, |recorder| match &advanced {
-            Ok(Verdict::Applied(()) | Verdict::Replayed(())) => recorder.answer(call, Answer::Applied, |_| {}),
-            Ok(Verdict::Rejected(rejection)) => {
-                recorder.answer(call, Answer::Rejected, |line| say_why(line, rejection))
-            }
-            Err(error) if error.may_have_happened() => recorder.answer(call, Answer::Unknown, |_| {}),
-            Err(_) => recorder.answer(call, Answer::Refused, |_| {}),
-        });
-        advanced
-    }
-}
-
-fn say_why(line: &mut Line, rejection: &Rejection) {
-    line.reason = Some(rejection.code().to_owned());
-    if let Rejection::Stale { by, .. } = rejection {
-        line.by = Some(by.as_str().to_owned());
-    }
 }
 
 enum Held {
@@ -222,9 +163,11 @@ impl Worker {
                 continue;
             }
             let focus = self.gates.text("focus").and_then(|label| Subject::by_label(&label));
-            let any = usize::try_from(self.random.next() % SUBJECTS.len() as u64).unwrap();
+            // The first ones more often, so that somebody waits for what a stopped worker has.
+            let mut any = || usize::try_from(self.random.next() % SUBJECTS.len() as u64).unwrap();
+            let drawn = SUBJECTS[any().min(any())];
             self.look_at_the_wall_clock();
-            if let Err(why) = self.cycle(focus.unwrap_or(SUBJECTS[any])) {
+            if let Err(why) = self.cycle(focus.unwrap_or(drawn)) {
                 self.note(&why);
                 self.pause(5, 40);
             }
@@ -240,6 +183,9 @@ impl Worker {
         self.gates.write(&name, &serde_json::to_string(&self.store.seen()).unwrap());
         self.gates.stand("quiet", Some("stop"));
         self.gates.take_away(&name);
+        if let Some(seen) = self.gates.text("seen") {
+            self.store.note(&serde_json::from_str(&seen).unwrap());
+        }
     }
 
     fn pause(&mut self, least_ms: u64, most_ms: u64) {
@@ -412,7 +358,10 @@ impl Worker {
             self.gates.put(&format!("at.{label}.{who}"));
             self.gates.stand(&gate, Some(&format!("go.{who}")));
         } else {
-            self.pause(0, 40);
+            let thinking = format!("thinking.{who}");
+            self.gates.put(&thinking);
+            self.pause(0, 80);
+            self.gates.take_away(&thinking);
         }
     }
 
@@ -491,13 +440,27 @@ impl Worker {
         }
         let at = usize::try_from(self.random.next() % self.effects.len() as u64).unwrap();
         let mut effect = self.effects.swap_remove(at);
-        if effect.generation != self.generation() {
+        let generation = self.generation();
+        if effect.generation != generation {
+            self.try_what_is_older(Effect { generation, ..effect });
             return;
         }
         if effect.grant.domain == current.domain && self.random.chance(50) {
             effect.grant = current.clone();
         }
         self.write(&effect, None);
+    }
+
+    /// Another write under a token from before the resource was copied back. All leases of then had ended by then.
+    fn try_what_is_older(&mut self, effect: Effect) {
+        self.elements += 1;
+        let element = format!("{}-{}", self.orders.name(), self.elements);
+        let set = effect.set.with(&element);
+        let id = OperationId::new(&element).unwrap();
+        let operation = Operation::new(id, set.as_str().as_bytes()).born(effect.grant.token);
+        if self.write(&Effect { operation, element, set, ..effect }, None) == Came::Through {
+            self.note("BROKEN I11: a token from before the copying back was accepted after it");
+        }
     }
 
     fn give_back(&mut self, held: Held, is_settled: bool) {

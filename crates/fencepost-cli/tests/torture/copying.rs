@@ -1,0 +1,144 @@
+//! The scene in which every resource is copied back to an earlier state: noticed by the counters that callers have seen,
+//! closed, recovered, and used again, with nothing older accepted.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fencepost_coordinator::Coordinator as _;
+use fencepost_receiver::{ReceiverSeed, Seen};
+use fencepost_rusqlite::{incarnation, recover};
+use fencepost_testkit::history::{Action, Call, Outcome};
+
+use crate::{
+    nemesis::Nemesis,
+    subject::{Kind, SUBJECTS, Store, Subject},
+};
+
+impl Nemesis {
+    pub(crate) fn copy_back(&mut self) -> Option<()> {
+        let fenced = || SUBJECTS.into_iter().filter(|subject| subject.is_fenced());
+        self.hush()?;
+        let (resources, backup) = (self.root.join("resources"), self.root.join("backup"));
+        copy(&resources, &backup);
+        let before = self.contents();
+        self.go_on();
+        for subject in fenced() {
+            self.with_focus(subject, |this| {
+                this.soon(|| (this.contents()[subject.label] != before[subject.label]).then_some(()))
+            })?;
+        }
+
+        self.hush()?;
+        self.end_generation();
+        copy(&backup, &resources);
+        self.generation += 1;
+        self.gates.write("generation", &self.generation.to_string());
+        self.gates.write("seen", &serde_json::to_string(&self.seen).unwrap());
+        self.go_on();
+        // Whoever comes finds it closed, because everybody knows how far the counters had come.
+        for subject in fenced() {
+            self.with_focus(subject, |this| this.somebody_got(subject, is_closed))?;
+        }
+        if let Some(subject) = fenced().find(|subject| self.got(*subject, |call| call.outcome == Outcome::Applied)) {
+            let label = subject.label;
+            self.verdict
+                .broken
+                .push(format!("I11: {label} was copied back and accepted something before its recovery"));
+        }
+
+        self.recover_all();
+        for subject in fenced() {
+            self.with_focus(subject, |this| {
+                let is_applied =
+                    |call: &Call| matches!((&call.action, &call.outcome), (Action::Write { .. }, Outcome::Applied));
+                this.somebody_got(subject, is_applied)
+            })?;
+        }
+        Some(())
+    }
+
+    /// Waits until all workers do nothing and no lease is live, and takes over what they have seen.
+    fn hush(&mut self) -> Option<()> {
+        self.gates.put("quiet");
+        for name in self.worker_names() {
+            let gate = format!("quiet.{name}");
+            let text = self.soon(|| self.gates.text(&gate))?;
+            for (resource, counter) in serde_json::from_str::<BTreeMap<String, u64>>(&text).unwrap() {
+                let seen = self.seen.entry(resource).or_default();
+                *seen = counter.max(*seen);
+            }
+        }
+        self.soon(|| {
+            let snapshot = self.runtime.block_on(self.coordinator.snapshot(String::new())).ok()?;
+            snapshot.leases.is_empty().then_some(())
+        })
+    }
+
+    fn go_on(&self) {
+        self.gates.take_away("quiet");
+    }
+
+    fn with_focus(&mut self, subject: Subject, act: impl FnOnce(&Self) -> Option<()>) -> Option<()> {
+        self.gates.write("focus", subject.label);
+        let came = act(self);
+        self.gates.take_away("focus");
+        came
+    }
+
+    fn contents(&self) -> BTreeMap<&'static str, String> {
+        let store = Store::open(&self.root, &BTreeMap::new()).unwrap();
+        let content =
+            |subject: Subject| store.read(subject).map_or_else(|_| String::new(), |set| set.as_str().to_owned());
+        SUBJECTS.into_iter().map(|subject| (subject.label, content(subject))).collect()
+    }
+
+    /// Whether a call of this generation was answered like that.
+    fn got(&self, subject: Subject, is_it: impl Fn(&Call) -> bool) -> bool {
+        let (resource, domain) = (subject.resource(self.generation), subject.domain());
+        let calls = self.history("history").calls;
+        calls.iter().any(|call| call.resource == resource && call.domain == domain.as_str() && is_it(call))
+    }
+
+    fn somebody_got(&self, subject: Subject, is_it: impl Fn(&Call) -> bool) -> Option<()> {
+        self.soon(|| self.got(subject, &is_it).then_some(()))
+    }
+
+    /// As an operator does it: note the incarnation, read the coordinator once, recover.
+    fn recover_all(&mut self) {
+        let store = Store::open(&self.root, &BTreeMap::new()).unwrap();
+        let mut connection = store.database.connect().unwrap();
+        let noted = incarnation(&connection).unwrap();
+        let seed = self.seed();
+        let seen = Seen::from_counter(self.seen["database"]);
+        recover(&mut connection, &noted, &seed, &seen).unwrap();
+        let files = SUBJECTS.into_iter().filter(|subject| subject.kind == Kind::File && subject.is_fenced());
+        for subject in files {
+            let receiver = store.file(subject).clone().with_seen(Seen::from_counter(self.seen[subject.label]));
+            let noted = receiver.incarnation().unwrap();
+            receiver.recover(&subject.domain(), &noted, &self.seed()).unwrap();
+        }
+    }
+
+    fn seed(&self) -> ReceiverSeed {
+        let snapshot = self.runtime.block_on(self.coordinator.snapshot(String::new())).unwrap();
+        ReceiverSeed::new(snapshot.issuer, snapshot.epoch).with_snapshot(snapshot.next_token.unwrap(), snapshot.leases)
+    }
+}
+
+fn is_closed(call: &Call) -> bool {
+    matches!(&call.outcome, Outcome::Rejected { reason } if reason == "closed")
+}
+
+/// Copies every file into the one of the same name, which stays the same file: identity shows nothing then. Lock files
+/// are a receiver's place and hold nothing that a backup brings back.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let name: PathBuf = entry.file_name().into();
+        if entry.path().is_file() && name.extension().is_none_or(|extension| extension != "lock") {
+            fs::copy(entry.path(), to.join(name)).unwrap();
+        }
+    }
+}
