@@ -11,7 +11,7 @@ use fencepost_core::{
     limits,
 };
 
-use crate::{Malformed, millis};
+use crate::{Malformed, SentSecret, millis};
 
 /// Body of `POST /v1/leases`.
 ///
@@ -190,7 +190,7 @@ pub struct AcquireAnswer {
     pub session: SessionId,
     /// The session's secret, where this call opened it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
+    pub secret: Option<SentSecret>,
     /// The contract.
     pub contract: Contract,
     /// The session's time to live.
@@ -223,7 +223,7 @@ impl AcquireAnswer {
             sequence: token.map(Token::sequence),
             correlation,
             session: acquired.session,
-            secret: secret.map(|secret| secret.expose()),
+            secret: secret.map(SentSecret::from),
             contract,
             ttl_ms: acquired.ttl,
             remaining_ms: acquired.remaining_ms,
@@ -283,7 +283,7 @@ impl AcquireAnswer {
                 Permission::Advisory
             }
         };
-        let secret = self.secret.map(|secret| secret.parse::<Secret>()).transpose()?;
+        let secret = self.secret.map(Secret::from);
         Ok(Answered {
             answer: Granted {
                 acquired: Acquired {

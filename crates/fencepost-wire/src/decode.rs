@@ -1,6 +1,6 @@
 use serde::de::DeserializeOwned;
 
-use fencepost_core::Invalid;
+use fencepost_core::{Invalid, limits};
 
 /// JSON that does not say what it should: which field, and why.
 ///
@@ -49,14 +49,9 @@ impl From<Invalid> for Malformed {
 pub fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, Malformed> {
     // The parser would take an array for the fields in order, which nobody has been promised.
     match json.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => decode_any(json),
+        Some(b'{') => serde_json::from_slice(json).map_err(|error| locate::<T>(json, &error)),
         Some(_) | None => Err(Malformed::new("", "must be a JSON object")),
     }
-}
-
-/// Reads one JSON value of any kind and nothing behind it.
-pub(crate) fn decode_any<T: DeserializeOwned>(json: &[u8]) -> Result<T, Malformed> {
-    serde_json::from_slice(json).map_err(|error| locate::<T>(json, &error))
 }
 
 #[cold]
@@ -73,10 +68,39 @@ fn locate<T: DeserializeOwned>(json: &[u8], first: &serde_json::Error) -> Malfor
             // A `?` stands for a place inside a value that has not got a name yet.
             let path = error.path().to_string();
             let path = path.trim_end_matches('?').trim_end_matches('.');
-            Malformed::new(path, why)
+            Malformed::new(path, rule_of(path, &why).unwrap_or(why))
         }
         // The value itself is good, so what follows it is not.
         Ok(_) => Malformed::new("", plain(first)),
+    }
+}
+
+/// A value of the wrong kind as the rule that it breaks; the parser speaks of the types of a program.
+fn rule_of(field: &str, why: &str) -> Option<String> {
+    let wrong = ["invalid type: ", "invalid value: "].into_iter().find_map(|sign| why.strip_prefix(sign))?;
+    let (found, expected) = wrong.rsplit_once(", expected ")?;
+    let rule = match expected {
+        "u8" | "u32" | "u64" | "usize" => match range_of(field) {
+            Some((least, most, unit)) => format!("a whole number from {least} to {most}{unit}"),
+            None => "a whole number, not negative".to_owned(),
+        },
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        expected if expected.starts_with("struct ") => "an object".to_owned(),
+        other => other.to_owned(),
+    };
+    Some(format!("must be {rule}, found {found}"))
+}
+
+/// The limits of the numbers that requests carry.
+fn range_of(field: &str) -> Option<(u64, u64, &'static str)> {
+    match field {
+        "ttl_ms" => Some((limits::TTL_LEAST_MS, limits::TTL_MOST_MS, " ms")),
+        "wait_ms" => Some((0, limits::WAIT_MOST_MS, " ms")),
+        "max_hold_ms" => Some((limits::TTL_LEAST_MS, limits::HOLD_MOST_MS, " ms")),
+        "min_hold_ms" | "lock_delay_ms" => Some((0, limits::HOLD_MOST_MS, " ms")),
+        "reentrancy_limit" => Some((1, limits::REENTRANCY_LIMIT.into(), " holds")),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use fencepost_core::{Contract, Domain, Grant, Issuer, LeaseId, SessionId, Token};
 
-use crate::{Malformed, decode, decode::decode_any};
+use crate::{Malformed, decode};
 
 /// A grant as one line of JSON, as `FENCEPOST_GRANT` carries it until grants are signed.
 ///
@@ -30,14 +30,6 @@ impl GrantJson {
     /// Names the field that is missing or wrong. A grant of another contract than `safety` is none.
     pub fn parse(json: &str) -> Result<Grant, Malformed> {
         decode::<Self>(json.as_bytes())?.try_into()
-    }
-
-    /// Reads an array of grants, as `FENCEPOST_GRANTS` carries it.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse).
-    pub fn parse_all(json: &str) -> Result<Vec<Grant>, Malformed> {
-        decode_any::<Vec<Self>>(json.as_bytes())?.into_iter().map(Grant::try_from).collect()
     }
 
     /// The line, without a line end.

@@ -32,6 +32,7 @@ mod query;
 mod queue;
 mod refusal;
 mod release;
+mod secret;
 mod session;
 mod snapshot;
 
@@ -49,6 +50,7 @@ pub use problem::{EndReason, Problem};
 pub use queue::{QueueItem, QueueList, QueueQuery};
 pub use refusal::Refusal;
 pub use release::{BreakAnswer, BreakBody, CheckAnswer, CheckBody, ReleaseAnswer, ReleaseBody};
+pub use secret::SentSecret;
 pub use session::{
     EndedRow, HeartbeatAnswer, HeartbeatBody, LeaseRow, OpenSessionBody, SessionAnswer, SessionOpenedAnswer,
 };

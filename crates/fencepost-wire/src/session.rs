@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use fencepost_coordinator::{Answered, Opened};
 use fencepost_core::{
-    BootId, Domain, Holder, Invalid, LeaseId, Rule, Secret, SessionId, Token, Ttl,
+    BootId, Domain, Holder, Invalid, LeaseId, Rule, SessionId, Token, Ttl,
     lease::{Claim, ConfirmedLease, EndedLease, Heartbeat, LeaseEnd, SessionView, Version},
     limits,
 };
 
-use crate::{Malformed, millis};
+use crate::{SentSecret, millis};
 
 /// Body of `POST /v1/sessions`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub struct SessionOpenedAnswer {
     /// The public id.
     pub session: SessionId,
     /// The secret, told this once.
-    pub secret: String,
+    pub secret: SentSecret,
     /// What the holder calls itself.
     pub holder: Holder,
     /// How long the session lives without a heartbeat.
@@ -61,7 +61,7 @@ impl From<&Answered<Opened>> for SessionOpenedAnswer {
         let Opened { session, secret } = &answered.answer;
         Self {
             session: session.session,
-            secret: secret.expose(),
+            secret: secret.clone().into(),
             holder: session.holder.clone(),
             ttl_ms: session.ttl,
             remaining_ms: session.remaining_ms,
@@ -71,11 +71,9 @@ impl From<&Answered<Opened>> for SessionOpenedAnswer {
     }
 }
 
-impl TryFrom<SessionOpenedAnswer> for Answered<Opened> {
-    type Error = Malformed;
-
-    fn try_from(answer: SessionOpenedAnswer) -> Result<Self, Malformed> {
-        Ok(Self {
+impl From<SessionOpenedAnswer> for Answered<Opened> {
+    fn from(answer: SessionOpenedAnswer) -> Self {
+        Self {
             answer: Opened {
                 session: SessionView {
                     session: answer.session,
@@ -84,11 +82,11 @@ impl TryFrom<SessionOpenedAnswer> for Answered<Opened> {
                     remaining_ms: answer.remaining_ms,
                     leases: Vec::new(),
                 },
-                secret: answer.secret.parse::<Secret>()?,
+                secret: answer.secret.into(),
             },
             elapsed: Duration::from_millis(answer.elapsed_ms),
             boot: answer.boot,
-        })
+        }
     }
 }
 

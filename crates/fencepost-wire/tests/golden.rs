@@ -212,10 +212,32 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
     assert_eq!(QueueView::from(QueueList::from(queue.clone())), queue);
     let read: Page = LeaseList::from(page.clone()).try_into().unwrap();
     assert_eq!(format!("{read:?}"), format!("{page:?}"));
-    let read: Answered<Opened> = SessionOpenedAnswer::from(&opened).try_into().unwrap();
+    let read: Answered<Opened> = SessionOpenedAnswer::from(&opened).into();
     assert_eq!(format!("{:?}", read.answer), format!("{:?}", opened.answer));
     let read: Answered<SessionView> = SessionAnswer::from(answered(view.clone())).into();
     assert_eq!(format!("{:?}", read.answer), format!("{view:?}"));
+}
+
+/// An answer may be logged by whoever handles it.
+/// Mutant: `secret` a plain text again.
+#[test]
+fn no_answer_prints_the_secret_that_it_carries() {
+    let session = SessionView {
+        session: SESSION,
+        holder: holder(),
+        ttl: Ttl::default(),
+        remaining_ms: 15_000,
+        leases: Vec::new(),
+    };
+    let opened = SessionOpenedAnswer::from(&answered(Opened { session, secret: SECRET }));
+    let acquired = AcquireAnswer::new(granted(Permission::Safety(grant())), &issuer());
+    for (json, printed) in [
+        (serde_json::to_string(&opened).unwrap(), format!("{opened:?} {opened:#?}")),
+        (serde_json::to_string(&acquired).unwrap(), format!("{acquired:?} {acquired:#?}")),
+    ] {
+        assert!(json.contains(&SECRET.expose()), "{json}");
+        assert!(!printed.contains(&SECRET.expose()) && printed.contains("…"), "{printed}");
+    }
 }
 
 /// A break, and before it the grant.

@@ -27,7 +27,7 @@ impl Coordinator for HttpCoordinator {
         if answer.holder != holder || answer.ttl_ms != ttl {
             return Err(CallError::Protocol { why: "it opened a session for somebody else".to_owned() });
         }
-        answer.try_into().map_err(not_understood)
+        Ok(answer.into())
     }
 
     async fn heartbeat(

@@ -195,3 +195,33 @@ async fn fields_are_known_given_once_and_of_their_type() {
     }
     assert_eq!(server.get("/v1/leases").await.json()["items"], Value::Array(Vec::new()), "nothing was granted");
 }
+
+/// What the parser finds is told in the words of the API, never in those of the program's types.
+#[tokio::test]
+async fn values_of_the_wrong_kind_are_refused_with_field_rule_and_limit() {
+    let server = TestServer::start().await;
+    let whole = "must be a whole number from";
+    for (field, value, rule) in [
+        ("ttl_ms", json!("15s"), format!("ttl_ms: {whole} 1000 to 86400000 ms, found string \"15s\"")),
+        ("ttl_ms", json!(-1), format!("ttl_ms: {whole} 1000 to 86400000 ms, found integer `-1`")),
+        ("wait_ms", json!(1.5), format!("wait_ms: {whole} 0 to 600000 ms, found floating point `1.5`")),
+        ("max_hold_ms", json!(true), format!("max_hold_ms: {whole} 1000 to 31622400000 ms, found boolean `true`")),
+        ("reentrancy_limit", json!([1]), format!("reentrancy_limit: {whole} 1 to 1000 holds, found sequence")),
+        ("domain", json!(7), "domain: must be a string, found integer `7`".to_owned()),
+        ("renew", json!("yes"), "renew: must be a boolean, found string \"yes\"".to_owned()),
+    ] {
+        let mut body = opening("d", 1);
+        body[field] = value;
+        let refused = server.call("POST", "/v1/leases", body).await.problem(400, "invalid_input");
+        assert_eq!((&refused["field"], &refused["detail"]), (&json!(field), &json!(rule)));
+    }
+    let (session, secret) = server.session("w", 60_000).await;
+    let path = format!("/v1/sessions/{session}/heartbeat");
+    for (body, rule) in [
+        (json!({"held": "all"}), "held: must be a list, found string \"all\""),
+        (json!({"version": -1}), "version: must be a whole number, not negative, found integer `-1`"),
+    ] {
+        let refused = server.client().await.call("POST", &path, Some(&secret), body).await;
+        assert_eq!(refused.problem(400, "invalid_input")["detail"], rule);
+    }
+}
