@@ -13,7 +13,7 @@ use fencepost_testkit::torture::{Scene, Verdict, skip};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::nemesis::Nemesis;
+use crate::{clock, nemesis::Nemesis};
 
 const ORDERS: &str = "TORTURE_ARENA";
 
@@ -27,6 +27,8 @@ pub(crate) struct Orders {
     pub(crate) overtakes: Vec<usize>,
     pub(crate) races: Vec<usize>,
     pub(crate) copy_back: bool,
+    /// Nothing of all that, but a wall clock that jumps.
+    pub(crate) only_the_clock: bool,
     /// The defect that every process of the run has.
     pub(crate) defect: Option<String>,
     /// Whether to tell on standard error what happens.
@@ -136,7 +138,7 @@ fn the_arena() {
     }
     end_with_whoever_asked(&placed);
     let root = placed.root.clone();
-    let verdict = Nemesis::rise(placed).run();
+    let verdict = if placed.orders.only_the_clock { clock::story(&placed) } else { Nemesis::rise(placed).run() };
     fs::write(root.join("verdict.json"), serde_json::to_vec(&verdict).unwrap()).unwrap();
 }
 

@@ -8,6 +8,7 @@
 mod common;
 
 mod arena;
+mod clock;
 mod copying;
 mod gates;
 mod nemesis;
@@ -34,6 +35,7 @@ fn everything(seed: u64) -> Orders {
         overtakes: (0..6).collect(),
         races: vec![0, 1],
         copy_back: true,
+        only_the_clock: false,
         defect: None,
         aloud: false,
     }
@@ -55,6 +57,17 @@ fn no_stale_write_lands_and_no_update_is_lost_whatever_the_nemesis_does() {
     let verdict = torture(&everything(20_261_129));
     insist(&verdict);
     eprintln!("{verdict}");
+}
+
+/// Else the runs above might pass because nobody looks at the wall clock's jumps.
+#[test]
+fn a_wall_clock_that_jumps_neither_ends_nor_prolongs_a_lease() {
+    let verdict = torture(&Orders { only_the_clock: true, ..everything(1) });
+    assert!(verdict.broken.is_empty(), "{verdict}");
+    assert!(
+        verdict.deeds.of("wall clock stepped") > 5 || verdict.skipped.contains_key("wall clock stepped"),
+        "{verdict}"
+    );
 }
 
 /// What `cargo xtask torture` runs: round after round from fresh seeds. Without its variable there is nothing to do.
