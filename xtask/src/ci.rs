@@ -101,7 +101,10 @@ fn lints(root: &Path, _: &Skips) -> Result<Told> {
 }
 
 fn programs(_: &Path, _: &Skips) -> Result<Told> {
-    servers::ensure(&[Program::Sqlite3])
+    let mut told = servers::ensure(&[Program::Sqlite3])?;
+    told.extend(servers::wish(&[Program::Nft, Program::Faketime]));
+    told.dedup();
+    Ok(told)
 }
 
 fn tests(root: &Path, skips: &Skips) -> Result<Told> {

@@ -2,8 +2,8 @@
 //! says whether a change is good, `cargo xtask tidy` the part of it that no compiler checks.
 //!
 //! Steps and checks are small and independent. A check is a pure function over the texts of the repository
-//! (`tidy::Tree`), so its tests run on made-up trees; only `ci`, `bench`, `command`, `tools` and
-//! `servers` touch the machine.
+//! (`tidy::Tree`), so its tests run on made-up trees; only `ci`, `bench`, `torture`, `command`,
+//! `tools` and `servers` touch the machine.
 
 mod bench;
 mod ci;
@@ -12,6 +12,7 @@ mod servers;
 mod skips;
 mod tidy;
 mod tools;
+mod torture;
 
 use std::{path::Path, process::ExitCode};
 
@@ -47,6 +48,15 @@ enum Chore {
         #[arg(long, requires = "seed")]
         trace: bool,
     },
+    /// Stop, kill and cut off real processes from fresh seeds, and have their history checked
+    Torture {
+        /// For how long, e.g. 90s or 10m; a round that has begun is finished
+        #[arg(long = "for", default_value = "60s", value_parser = seconds)]
+        seconds: u64,
+        /// Begin with this seed instead of a fresh one
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
     Tidy,
 }
@@ -57,6 +67,7 @@ fn main() -> ExitCode {
         Chore::Ci => ci::run(root),
         Chore::Bench { arguments } => bench::run(root, &arguments),
         Chore::Simulate { seconds, seed, trace } => simulate(root, seconds, seed, trace),
+        Chore::Torture { seconds, seed } => torture::torture(root, seconds, seed),
         Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
     };
     match outcome {

@@ -1,6 +1,6 @@
 //! Programs that tests and benchmarks start, where the distribution and not a package registry has them.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, bail};
 
@@ -15,6 +15,10 @@ pub(crate) enum Program {
     Etcd,
     /// Redis, a peer in the benchmarks.
     Redis,
+    /// Drops packets in the torture's own network namespace.
+    Nft,
+    /// Steps the wall clock of the torture's processes.
+    Faketime,
 }
 
 impl Program {
@@ -23,6 +27,8 @@ impl Program {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd",
             Self::Redis => "redis-server",
+            Self::Nft => "nft",
+            Self::Faketime => "faketime",
         }
     }
 
@@ -31,8 +37,21 @@ impl Program {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd-server",
             Self::Redis => "redis-server",
+            Self::Nft => "nftables",
+            Self::Faketime => "faketime",
         }
     }
+
+    fn is_there(self) -> bool {
+        // Only root has the second folder on its path.
+        on_path(self.binary()) || Path::new("/usr/sbin").join(self.binary()).is_file()
+    }
+}
+
+/// Sees to it that these programs are there where that is possible, and says so where it is not: what needs one of them
+/// is skipped then, by name.
+pub(crate) fn wish(programs: &[Program]) -> Vec<String> {
+    ensure(programs).unwrap_or_else(|error| vec![format!("skipped for want of a program: {error:#}")])
 }
 
 /// Sees to it that these programs are there; installs what is missing where that is possible.
@@ -40,7 +59,7 @@ impl Program {
 /// # Errors
 /// When something is missing and cannot be installed; the error says what to install.
 pub(crate) fn ensure(programs: &[Program]) -> Result<Vec<String>> {
-    let missing: Vec<Program> = programs.iter().copied().filter(|program| !on_path(program.binary())).collect();
+    let missing: Vec<Program> = programs.iter().copied().filter(|program| !program.is_there()).collect();
     if missing.is_empty() {
         return Ok(vec!["all there".to_owned()]);
     }
@@ -58,7 +77,7 @@ pub(crate) fn ensure(programs: &[Program]) -> Result<Vec<String>> {
     run(apt_get().arg("update")).context(advice.clone())?;
     run(apt_get().args(["install", "-y", "--no-install-recommends", "--no-upgrade"]).args(&packages))
         .context(advice.clone())?;
-    if let Some(program) = missing.iter().find(|program| !on_path(program.binary())) {
+    if let Some(program) = missing.iter().find(|program| !program.is_there()) {
         bail!("`{}` was installed and is still not on the PATH", program.binary());
     }
     Ok(vec![format!("installed {}", packages.join(", "))])
