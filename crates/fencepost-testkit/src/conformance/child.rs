@@ -1,11 +1,18 @@
 //! What a process of the suite does: it is told on its standard input what to write, and says what came of it.
 
-use std::io::{BufRead, Write};
+use std::{
+    io::{BufRead, Write},
+    thread,
+    time::Duration,
+};
 
 use fencepost_core::{Domain, Token, fence::Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::{Adapter, build::operation, step::Claim};
+use super::{Adapter, Handle, build::operation, step::Claim, stories::races::mark};
+
+/// How long a child waits between two looks, so that others write meanwhile.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Set in the environment of a child.
 pub(super) const ROLE: &str = "FENCEPOST_CONFORMANCE_CHILD";
@@ -20,6 +27,8 @@ pub(super) struct Job {
     /// Operations `name-0`, `name-1`, …; where there is no name, writes without an operation.
     pub(super) name: Option<String>,
     pub(super) writes: u64,
+    /// Whether it looks at the value after each write.
+    pub(super) looks_on: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,7 +85,7 @@ fn works(adapter: &dyn Adapter, job: &Job) -> Result<(), String> {
         let named = job.name.as_ref().map(|name| operation(&format!("{name}-{n}"), "same"));
         let written = loop {
             match handle.write(&job.domain, &grant, named.as_ref(), value(job.token, n).as_bytes()) {
-                Err(error) if error.retryable() => std::thread::yield_now(),
+                Err(error) if error.retryable() => thread::yield_now(),
                 written => break written,
             }
         };
@@ -88,6 +97,22 @@ fn works(adapter: &dyn Adapter, job: &Job) -> Result<(), String> {
             }
             Ok(verdict) => return Err(format!("token {} was answered {verdict:?}", job.token)),
             Err(error) => return Err(format!("token {} had no verdict: {error}", job.token)),
+        }
+        if job.looks_on {
+            looks_on(handle.as_mut(), job)?;
+        }
+    }
+    Ok(())
+}
+
+/// After a write was applied, nobody sees a value of an older token again: looked at at once, and a little later.
+fn looks_on(handle: &mut dyn Handle, job: &Job) -> Result<(), String> {
+    for pause in [Duration::ZERO, PAUSE] {
+        thread::sleep(pause);
+        let seen = handle.value(&job.domain).map_err(|cause| format!("the value could not be read: {cause}"))?;
+        let seen = mark(seen.as_deref());
+        if seen < job.token.as_u64() {
+            return Err(format!("after token {} was applied, a value of token 0.{seen} was seen", job.token));
         }
     }
     Ok(())

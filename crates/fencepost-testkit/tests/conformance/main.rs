@@ -1,8 +1,12 @@
 //! The suite for receivers, told to the receivers there are, and to faulty ones, which it has to find out.
 
+mod example;
 mod file;
 mod memory;
+mod mutants;
+mod sabotage;
 mod sqlite;
+mod toy;
 
 use std::{
     path::{Path, PathBuf},

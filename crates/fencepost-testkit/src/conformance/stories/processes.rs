@@ -5,6 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Instant,
 };
 
 use fencepost_core::{Token, fence::Verdict};
@@ -95,7 +96,8 @@ pub(crate) fn processes_that_write_at_once_leave_the_newest_value(teller: &Telle
         let mut running = Vec::new();
         for own in 1..=newest {
             let token = Token::from_integer(own).map_err(|error| error.to_string())?;
-            let job = Job { place: stage.place.clone(), domain: domain("d"), token, name: None, writes: 20 };
+            let job =
+                Job { place: stage.place.clone(), domain: domain("d"), token, name: None, writes: 20, looks_on: true };
             running.push(Running::start(teller.adapter, &job)?);
         }
         running.iter_mut().try_for_each(Running::go)?;
@@ -136,7 +138,7 @@ fn never_goes_back(watcher: &mut dyn Handle, done: &AtomicBool) -> Result<(), St
 /// Mutants: effect, record and raise are not one commit; an acknowledged write is not there after a crash.
 pub(crate) fn a_write_cut_off_by_a_kill_is_settled_by_a_retry(teller: &Teller<'_>) -> Told {
     let mut stage = teller.stage()?;
-    for round in 0..teller.settings.kills as u64 {
+    for round in 0..u32::try_from(teller.settings.kills).unwrap_or(u32::MAX) {
         let own = token(&format!("0.{}", 10 + 2 * round));
         let cut = killed(teller, &mut stage, own, round)?;
         settle(&mut stage, own, &format!("killed{round}"), cut)?;
@@ -144,36 +146,40 @@ pub(crate) fn a_write_cut_off_by_a_kill_is_settled_by_a_retry(teller: &Teller<'_
     Ok(())
 }
 
+/// How many answers a writer gets before it is killed.
+const ANSWERS: u32 = 3;
+
 /// Starts a writer and kills it when it has been answered a few times.
 ///
 /// # Returns
 /// The number of the write that it was in, or may have been.
-fn killed(teller: &Teller<'_>, stage: &mut Stage<'_>, own: Token, round: u64) -> Result<u64, Failure> {
+fn killed(teller: &Teller<'_>, stage: &mut Stage<'_>, own: Token, round: u32) -> Result<u64, Failure> {
     let job = Job {
         place: stage.place.clone(),
         domain: domain("d"),
         token: own,
         name: Some(format!("killed{round}")),
         writes: 1_000_000,
+        looks_on: false,
     };
     let told = (|| {
         let mut running = Running::start(teller.adapter, &job)?;
         running.go()?;
-        let mut tried = 0;
-        // A different number of answers each time, so that the kill comes at different places.
-        let mut answers = 2 + round;
+        let (mut tried, mut answers, started) = (0, 0, Instant::now());
         while let Some(line) = running.next()? {
             match line {
                 Line::Tries(n) => tried = n,
-                Line::Applied(_) if answers > 0 => {
-                    answers -= 1;
-                    if answers == 0 {
-                        running.process.kill().map_err(|error| error.to_string())?;
-                    }
-                }
-                Line::Applied(_) | Line::Ready | Line::Done => {}
+                Line::Applied(_) => answers += 1,
+                Line::Ready | Line::Done => {}
                 Line::Stale(n) => return Err(format!("write {n} of the newest owner was stale")),
                 Line::Other(what) => return Err(what),
+            }
+            if answers == ANSWERS {
+                // At another part of a write each time, by how long they have taken so far.
+                let parts = u32::try_from(teller.settings.kills).unwrap_or(u32::MAX).saturating_add(1);
+                thread::sleep(started.elapsed() / ANSWERS * (round + 1) / parts);
+                running.process.kill().map_err(|error| error.to_string())?;
+                answers += 1;
             }
         }
         Ok(tried)

@@ -32,7 +32,7 @@ fn marked(token: Token, what: impl std::fmt::Display) -> Vec<u8> {
     format!("{}:{what}", token.as_u64()).into_bytes()
 }
 
-pub(super) fn mark(value: Option<&[u8]>) -> u64 {
+pub(in crate::conformance) fn mark(value: Option<&[u8]>) -> u64 {
     let text = value.map(String::from_utf8_lossy).unwrap_or_default();
     text.split(':').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
