@@ -43,11 +43,27 @@ impl UrlArgs {
 /// # Errors
 /// When the address cannot be used.
 pub(crate) fn connect(url: &str) -> Result<HttpCoordinator, Failure> {
+    if let Some(port) = impossible_port(url) {
+        return Err(Failure::new(Exit::Usage, format!("url: {url:?} has the port {port:?}, which is not 1 to 65535"))
+            .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")));
+    }
     HttpCoordinator::new(url).map_err(|error| match error {
         HttpError::Url(error) => Failure::new(Exit::Usage, format!("url: {error}"))
             .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")),
         HttpError::Thread(_) => Failure::new(Exit::Bug, error.to_string()),
     })
+}
+
+/// What stands where the port belongs, where no port can be that. Nobody listens there, and saying only that would send
+/// whoever mistyped it looking for a server.
+fn impossible_port(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    // Colons in brackets are of an address.
+    let (_, after) = host.rsplit_once(']').unwrap_or(("", host));
+    let (_, port) = after.rsplit_once(':')?;
+    let is_possible = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    (!is_possible).then_some(port)
 }
 
 /// The line that takes a lease away from its holder. `TEXT` is to be replaced, and works as it stands.

@@ -60,10 +60,12 @@ impl Exit {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Findings => "`audit` found a way around a guard, or `check` what must not have happened",
+            Self::Findings => {
+                "`audit` found a way around a guard, `check` what must not have happened, or `prove` a broken promise"
+            }
             Self::Usage => "the command line is wrong, or a name or number breaks a rule",
             Self::Unreachable => {
-                "the coordinator does not answer, or cannot decide now; nothing was granted or changed"
+                "the coordinator, or the service of `prove`, does not answer or cannot decide now; nothing was granted or changed"
             }
             Self::Bug => "a bug of fencepost; please report it",
             Self::CannotWrite => "a file, a database or the output cannot be written",

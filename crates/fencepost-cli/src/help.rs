@@ -1,5 +1,7 @@
 //! What `--help` says: the commands by what somebody wants to do.
 
+use std::collections::BTreeMap;
+
 use clap::{Command, CommandFactory};
 
 use crate::{Cli, exit::Exit, failure::Failure};
@@ -10,15 +12,15 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Use it", &["run", "acquire", "renew", "release", "read", "write"]),
     ("See it", &["ls", "show", "history", "watch", "explain"]),
     ("Guard it", &["guard", "unguard", "audit", "status", "advance", "collect"]),
-    ("Prove it", &["check"]),
+    ("Prove it", &["check", "prove"]),
     ("Serve it", &["serve"]),
-    ("Fix it", &["break"]),
+    ("Fix it", &["break", "recover"]),
     ("Look it up", &["help", "completions", "man"]),
 ];
 
 /// The command line with its commands grouped.
 pub(crate) fn command() -> Command {
-    let command = Cli::command();
+    let command = plain();
     let mut listing = String::new();
     for (group, names) in GROUPS {
         listing.push_str(&format!("{group}:\n"));
@@ -35,7 +37,21 @@ pub(crate) fn command() -> Command {
 
 /// The command line as it is parsed.
 pub(crate) fn plain() -> Command {
-    Cli::command()
+    let mut built = Cli::command();
+    built.build();
+    // After a mistake the parser would show only what that line had in it, an option from the environment as if it had
+    // to be typed.
+    let usages: BTreeMap<String, String> = built
+        .get_subcommands_mut()
+        .map(|command| {
+            let usage = command.render_usage().to_string();
+            (command.get_name().to_owned(), usage.trim_start_matches("Usage: ").to_owned())
+        })
+        .collect();
+    Cli::command().mut_subcommands(|command| match usages.get(command.get_name()) {
+        Some(usage) => command.override_usage(usage),
+        None => command,
+    })
 }
 
 /// The text of a topic, or of a command.

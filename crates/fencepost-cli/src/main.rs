@@ -29,7 +29,12 @@ use std::{
 
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
 
-use crate::{command as commands, exit::Exit, failure::Failure, output::Output};
+use crate::{
+    command as commands,
+    exit::Exit,
+    failure::Failure,
+    output::{Output, aside},
+};
 
 /// Leases whose stale writes fail at the resource
 ///
@@ -80,6 +85,7 @@ enum Command {
     Check(commands::check::CheckArgs),
     Serve(commands::serve::ServeArgs),
     Break(commands::breaking::BreakArgs),
+    Recover(commands::recover::RecoverArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::completions::ManArgs),
     /// Explain a command, or the topic exit-codes
@@ -113,11 +119,11 @@ fn asks_for_help(arguments: &[OsString]) -> bool {
 fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     let matches = match help::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) => return not_parsed(&error, json),
+        Err(error) => return not_parsed(&error, arguments, json),
     };
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        Err(error) => return not_parsed(&error, json),
+        Err(error) => return not_parsed(&error, arguments, json),
     };
     match execute(cli.command, &matches, Output::new(cli.json)) {
         Ok(exit) => exit.code(),
@@ -125,7 +131,7 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     }
 }
 
-fn not_parsed(error: &clap::Error, json: bool) -> u8 {
+fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.code(),
@@ -133,12 +139,16 @@ fn not_parsed(error: &clap::Error, json: bool) -> u8 {
             Err(_) => Exit::CannotWrite.code(),
         },
         _ if json => {
-            let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end()).then("fencepost help");
-            failure.end_with(true)
+            let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end());
+            let failure = run::without_dashes(arguments).into_iter().fold(failure, Failure::then);
+            failure.then("fencepost help").end_with(true)
         }
         _ => {
             // Where standard error is closed, the exit code still tells.
             let _ = error.print();
+            if let Some(line) = run::without_dashes(arguments) {
+                aside(&format!("next: {line}"));
+            }
             Exit::Usage.code()
         }
     }
@@ -170,6 +180,7 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Check(args) => commands::check::run(&args, output),
         Command::Serve(args) => on_all_cores(commands::serve::run(args, output.of_change())),
         Command::Break(args) => awaited(commands::breaking::run(args, output.of_change())),
+        Command::Recover(args) => awaited(commands::recover::run(args, output.of_change())),
         Command::Completions(args) => commands::completions::completions(&args, output),
         Command::Man(args) => commands::completions::man(&args, output.of_change()),
         Command::Help { words } => {

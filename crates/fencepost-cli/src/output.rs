@@ -180,6 +180,11 @@ impl Output {
     }
 }
 
+/// A number with its noun.
+pub(crate) fn counted(number: u64, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
 /// Whether colours are wanted on a terminal.
 pub(crate) fn colours_wanted() -> bool {
     let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -149,11 +149,8 @@ impl SqliteResource {
             | Closure::WentBack
             | Closure::Recovering
             | Closure::ByOperator => failure
-                .detail(
-                    "it stays closed until it is recovered with what the coordinator says is live, with \
-                     fencepost_rusqlite::recover; the command line has none yet",
-                )
-                .then(format!("fencepost audit {}", self.typed)),
+                .detail("it stays closed until it is recovered with what the coordinator says is live")
+                .then(format!("fencepost recover {}", self.typed)),
         }
     }
 }

@@ -103,8 +103,7 @@ impl SessionFile {
         match env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
             Some(dir) => Ok(Self { path: Path::new(&dir).join("fencepost").join("session.json") }),
             None => {
-                let what =
-                    format!("nothing says where to keep the session: neither {VARIABLE} nor XDG_RUNTIME_DIR is set");
+                let what = "nothing says where to keep the session";
                 Err(Failure::new(Exit::Configuration, what).then(format!("export {VARIABLE}=$HOME/.fencepost-session")))
             }
         }

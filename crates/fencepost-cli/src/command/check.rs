@@ -8,7 +8,12 @@ use clap::Args;
 use fencepost_testkit::history::{Malformed, Report, Violation, check, read};
 use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, output::Output, shell};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::{Output, counted},
+    shell,
+};
 
 /// Check a history of calls and answers: was anything applied that must not have been?
 #[derive(Args, Debug)]
@@ -19,7 +24,8 @@ A history has one JSON object a line; docs/history-format.md has the fields, and
   {\"answer\":1,\"got\":\"applied\"}
 
 Exits 0 when every answer can be explained, and 1 with the shortest story of each one that cannot, or where so many calls \
-overlap that nothing can be said. A history that breaks a rule of the format exits 64 with the line, and is not checked.")]
+overlap that nothing can be said. A history that breaks a rule of the format exits 64 with the line, and is not checked; one without \
+any call exits 64 too, for it proves nothing.")]
 pub(crate) struct CheckArgs {
     /// The history; - is standard input
     history: PathBuf,
@@ -50,6 +56,10 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
             .then("correct that line: docs/history-format.md; `fencepost help check` has an example"),
     })?;
     let report = check(&history);
+    if report.calls == 0 {
+        return Err(Failure::new(Exit::Usage, format!("{name}: the history has no calls; nothing was checked"))
+            .then("see that what writes it has run: docs/history-format.md"));
+    }
     if output.json {
         output.json(&json!({
             "calls": report.calls,
@@ -78,12 +88,16 @@ fn tell(report: &Report, output: Output) -> Result<(), Failure> {
         output.line(&format!("undecided: {register} has too many calls under way at a time"))?;
     }
     let looked_at = format!(
-        "{} calls, {} of them with an unknown outcome, on {} registers",
-        report.calls, report.unknown, report.registers
+        "{}, {} of them with an unknown outcome, on {}",
+        counted(report.calls as u64, "call", "calls"),
+        report.unknown,
+        counted(report.registers as u64, "register", "registers"),
     );
     let found = match (report.violations.len(), report.undecided.len()) {
         (0, 0) => "every answer can be explained".to_owned(),
-        (violations, undecided) => format!("{violations} violations, {undecided} undecided"),
+        (violations, undecided) => {
+            format!("{}, {undecided} undecided", counted(violations as u64, "violation", "violations"))
+        }
     };
     output.line(&format!("{looked_at}: {found}"))
 }

@@ -10,7 +10,7 @@ use crate::{
     coordinator::UrlArgs,
     exit::Exit,
     failure::Failure,
-    output::Output,
+    output::{Output, counted},
     resource::Resource,
 };
 
@@ -110,8 +110,10 @@ fn tell(done: &Done, output: Output) -> Result<Exit, Failure> {
         }))?;
     } else {
         output.line(&format!(
-            "forgot {} fences and {} operation records; domains without a fence accept {} and later",
-            done.fences, done.operations, done.next
+            "forgot {} and {}; domains without a fence accept {} and later",
+            counted(done.fences, "fence", "fences"),
+            counted(done.operations, "operation record", "operation records"),
+            done.next
         ))?;
         if let (Some(asked), Some(before)) = (done.horizon.asked, done.horizon.before)
             && before > asked

@@ -166,7 +166,8 @@ async fn from_coordinator(args: &GuardArgs) -> Result<ReceiverSeed, Failure> {
     seed_of(snapshot)
 }
 
-fn seed_of(snapshot: LiveSnapshot) -> Result<ReceiverSeed, Failure> {
+/// What a receiver learns from it.
+pub(crate) fn seed_of(snapshot: LiveSnapshot) -> Result<ReceiverSeed, Failure> {
     let next = next_token(&snapshot)?;
     Ok(ReceiverSeed::new(snapshot.issuer, snapshot.epoch).with_snapshot(next, snapshot.leases))
 }

@@ -15,7 +15,9 @@ use crate::{
 
 /// Show what happened to a domain, the newest first
 #[derive(Args, Debug)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "fencepost history [OPTIONS] <DOMAIN>\n       fencepost history [OPTIONS] --prefix <TEXT>\n       fencepost history [OPTIONS] --token <TOKEN>",
+    after_long_help = "\
 Grants and ends are kept across restarts and crashes of the coordinator, up to a number; what is older is forgotten. \
 Times are the coordinator's wall clock, for display only: the order is that of the rows.
 
@@ -24,7 +26,8 @@ Examples:
   fencepost history --prefix invoices/ --limit 20
   fencepost history --token 8016.3 --json
 
-With --json: {\"items\":[…],\"next_cursor\":…}, as the API answers.")]
+With --json: {\"items\":[…],\"next_cursor\":…}, as the API answers."
+)]
 pub(crate) struct HistoryArgs {
     /// The domain
     #[arg(required_unless_present_any = ["prefix", "token"], conflicts_with = "prefix")]

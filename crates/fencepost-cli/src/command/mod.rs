@@ -13,6 +13,7 @@ pub(crate) mod handing;
 pub(crate) mod history;
 pub(crate) mod ls;
 pub(crate) mod read;
+pub(crate) mod recover;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod serve;

@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     names,
-    output::{Output, aside},
+    output::{Output, aside, counted},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -127,7 +127,8 @@ fn words(event: &CoordinatorEvent) -> String {
         Some(EventData::Rejected(rejected)) => rejected_words(rejected),
         Some(EventData::Epoch { epoch }) => format!("the coordinator is in epoch {epoch}"),
         Some(EventData::Gap { missed: Some(missed) }) => {
-            format!("{missed} events are missing here; fencepost history knows more")
+            let missed = counted(*missed, "event is", "events are");
+            format!("{missed} missing here; fencepost history knows more")
         }
         Some(EventData::Gap { missed: None }) => "events may be missing here; fencepost history knows more".to_owned(),
         None => event.json.clone(),

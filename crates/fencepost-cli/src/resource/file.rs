@@ -56,17 +56,16 @@ impl FileResource {
         let failure = Failure::new(Exit::Rejected, format!("{}: {}", self.typed, Rejection::Closed(why)));
         match why {
             Closure::NotGuarded => failure.then(format!("fencepost guard {} --domain NAME", self.typed)),
-            Closure::MetadataMissing
-            | Closure::FenceMissing
+            Closure::MetadataMissing => failure
+                .detail("it stays closed until it is recovered with what the coordinator says is live")
+                .then(format!("fencepost recover {} --domain NAME", self.typed)),
+            Closure::FenceMissing
             | Closure::OtherIncarnation
             | Closure::WentBack
             | Closure::Recovering
             | Closure::ByOperator => failure
-                .detail(
-                    "it stays closed until it is recovered with what the coordinator says is live, with \
-                     FileReceiver::recover; the command line has none yet",
-                )
-                .then(format!("fencepost audit {}", self.typed)),
+                .detail("it stays closed until it is recovered with what the coordinator says is live")
+                .then(format!("fencepost recover {}", self.typed)),
         }
     }
 

@@ -170,6 +170,27 @@ impl Ask {
     }
 }
 
+/// The line that somebody meant who has typed the command of `run` without the dashes before it.
+pub(crate) fn without_dashes(typed: &[OsString]) -> Option<String> {
+    let words: Vec<String> = typed.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let (name, rest) = words.split_first()?;
+    if name != "run" || rest.iter().any(|word| word == "--") {
+        return None;
+    }
+    // An option stays as it was typed: quoting it would hide that it is one.
+    let word = |word: &String| match word.strip_prefix('-') {
+        Some(option) if option == crate::shell::word(option) => word.clone(),
+        Some(_) | None => crate::shell::word(word),
+    };
+    let quoted = |words: &[String]| words.iter().map(word).collect::<Vec<_>>().join(" ");
+    match rest {
+        [domain, command, ..] if !domain.starts_with('-') && !command.starts_with('-') => {
+            Some(format!("fencepost run {} -- {}", quoted(&rest[..1]), quoted(&rest[1..])))
+        }
+        _ => Some("fencepost run DOMAIN… [OPTIONS] -- COMMAND, with the command behind `--`".to_owned()),
+    }
+}
+
 fn domains(typed: &[OsString]) -> Result<Vec<Domain>, Failure> {
     let mut domains = typed.iter().map(|typed| names::domain(typed)).collect::<Result<Vec<_>, _>>()?;
     // Whoever takes several in one order never waits for somebody who waits for them.

@@ -43,7 +43,7 @@ use self::{
     status::{Status, guarantee},
 };
 pub(crate) use self::{
-    ask::RunArgs,
+    ask::{RunArgs, without_dashes},
     warden::{BecomeArgs, WardenArgs, become_command, run as run_warden},
 };
 use crate::{

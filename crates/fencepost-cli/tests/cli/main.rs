@@ -6,6 +6,7 @@ mod common;
 
 mod breaking;
 mod doubts;
+mod exit_codes;
 mod guarding;
 mod helping;
 mod leasing;
@@ -14,3 +15,4 @@ mod names;
 mod pipes;
 mod serving;
 mod session_file;
+mod typing;

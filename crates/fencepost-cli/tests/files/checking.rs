@@ -56,3 +56,16 @@ fn a_malformed_history_ends_in_64_with_the_line() {
     shell.run(&["check", "bytes"]).exits(64);
     assert!(shell.run(&["check", "bytes", "--json"]).exits(64).problem()["fix"].is_string());
 }
+
+/// Mutant: an empty history is said to be explained.
+#[test]
+fn a_history_without_a_call_proves_nothing_and_says_so() {
+    for empty in ["", "\n\n"] {
+        let shell = shell(empty);
+        let told = shell.run(&["check", "history"]).exits(64);
+        assert!(told.stderr.contains("history: the history has no calls; nothing was checked"), "{}", told.stderr);
+        assert_eq!(told.stdout, "");
+    }
+    let told = shell("").run(&["check", "/dev/null", "--json"]).exits(64).problem();
+    assert!(told["detail"].as_str().unwrap().contains("/dev/null: the history has no calls"), "{told}");
+}

@@ -10,6 +10,8 @@ mod crowd;
 mod guarding;
 mod piping;
 mod recipe;
+mod recovering;
+mod storage;
 
 /// A grant of this domain, as one line of JSON. Nobody gives it back.
 fn grant(shell: &common::Shell, domain: &str) -> String {

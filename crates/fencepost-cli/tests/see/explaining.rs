@@ -119,3 +119,45 @@ fn a_receiver_says_which_verdict_a_write_would_get_and_why() {
     lonely.run(&["explain", "--token", &older]).exits(69);
     lonely.run(&["explain", "invoices/1"]).exits(69);
 }
+
+/// A file belongs to one domain, so the token alone is enough. What is foretold is what then happens.
+#[test]
+fn a_file_says_which_verdict_a_write_would_get_and_why() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let take = || {
+        shell
+            .sh("fencepost run f -- sh -c 'printf %s \"$FENCEPOST_GRANT\" >grant; printf %s \"$FENCEPOST_TOKEN\"'")
+            .exits(0)
+            .stdout
+    };
+    let write = |grant: &str| {
+        let mut command = shell.command(&["write", "file:f", "--grant", grant]);
+        std::fs::write(shell.path("input"), "x").unwrap();
+        let output = command.stdin(std::fs::File::open(shell.path("input")).unwrap()).output().unwrap();
+        output.status.code().unwrap()
+    };
+    let (older, old_grant) = (take(), std::fs::read_to_string(shell.path("grant")).unwrap());
+    let (newer, new_grant) = (take(), std::fs::read_to_string(shell.path("grant")).unwrap());
+    let asked =
+        |token: &str| shell.run(&["explain", "--token", token, "--receiver", "file:f", "--json"]).exits(0).json();
+    assert_eq!(asked(&older)["receiver"]["verdict"], "applied", "nobody has been there since");
+    assert_eq!(write(&new_grant), 0);
+    let (stale, good) = (asked(&older), asked(&newer));
+    assert_eq!((&stale["receiver"]["verdict"], &stale["receiver"]["reason"]), (&"rejected".into(), &"stale".into()));
+    assert_eq!((&good["receiver"]["verdict"], &good["receiver"]["domain"]), (&"applied".into(), &"f".into()));
+    assert_eq!((write(&old_grant), write(&new_grant)), (81, 0));
+    let told = said(&shell, &["explain", "--token", &older, "--receiver", "file:f"]);
+    assert!(told.contains("For f at file:f: fence 0.") && told.contains("next: fencepost status file:f"), "{told}");
+    let other = said(&shell, &["explain", "g", "--token", &newer, "--receiver", "file:f"]);
+    assert!(other.contains("It belongs to the domain f."), "{other}");
+    let never = shell.run(&["explain", "--token", &newer, "--receiver", "file:other"]).exits(81);
+    assert_eq!(never.next("fencepost guard"), "fencepost guard file:other --domain NAME");
+    shell.run(&["explain", "--token", &newer, "--receiver", "file:"]).exits(64);
+    for name in [".f.fence", ".f.fence-spare"] {
+        let _ = std::fs::remove_file(shell.path(name));
+    }
+    let lost = shell.run(&["explain", "--token", &newer, "--receiver", "file:f"]).exits(81);
+    assert_eq!(lost.next("fencepost recover"), "fencepost recover file:f --domain NAME");
+}

@@ -60,7 +60,8 @@ fn ids_stay_whole_at_any_width_from_forty_columns_on() {
     let (lease, session) = (got["lease"].as_str().unwrap(), got["session"].as_str().unwrap());
     for columns in [40, 44, 60, 79, 80, 100] {
         let listed = shown(&shell, columns, &["ls"]);
-        fits(&listed, columns, &[lease, "domain invoices/2026-11", "worker-1"]);
+        let heading = if columns < 100 { "domain invoices/2026-11" } else { " DOMAIN " };
+        fits(&listed, columns, &[lease, heading, "worker-1"]);
         fits(&shown(&shell, columns, &["show", "invoices/2026-11"]), columns, &[lease, session, "--reason TEXT"]);
         fits(&shown(&shell, columns, &["history", "invoices/2026-11"]), columns, &[lease, "granted"]);
         fits(&shown(&shell, columns, &["explain", "invoices/2026-11"]), columns, &[lease]);

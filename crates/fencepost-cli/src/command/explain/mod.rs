@@ -25,7 +25,9 @@ const NO_DOMAIN: &str = "\u{10ffff}\u{10ffff}";
 
 /// Explain in words who has a domain, or what a token is worth
 #[derive(Args, Debug)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "fencepost explain [OPTIONS] <DOMAIN>\n       fencepost explain [OPTIONS] --token <TOKEN> [DOMAIN]\n       fencepost explain [OPTIONS] --token <TOKEN> --receiver <RESOURCE> [DOMAIN]",
+    after_long_help = "\
 With --receiver it says which verdict a write under the token would get there, and why, without writing anything. \
 Everything it says may be over when you read it: it decides nothing.
 
@@ -34,7 +36,8 @@ Examples:
   fencepost explain --token 8016.3
   fencepost explain invoices/2026-11 --token 8016.3 --receiver sqlite:/var/lib/shop.db
 
-With --json: what was looked at, with \"explanation\" and \"next\" as lists of lines.")]
+With --json: what was looked at, with \"explanation\" and \"next\" as lists of lines."
+)]
 pub(crate) struct ExplainArgs {
     /// The domain
     #[arg(required_unless_present = "token")]

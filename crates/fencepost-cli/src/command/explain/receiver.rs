@@ -1,24 +1,17 @@
-use std::{
-    ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
-};
+use std::ffi::OsStr;
 
 use fencepost_core::{
     Domain, Epoch, Issuer, Token,
     fence::{Condition, Decision, Presented, RejectedBy, Rejection, SignatureRule, Standing, decide},
 };
-use fencepost_receiver::file::FileReceiver;
 use fencepost_rusqlite::{fence_of, status};
 use serde_json::json;
 
 use super::Explained;
-use crate::{exit::Exit, failure::Failure, resource::SqliteResource, shell};
+use crate::{exit::Exit, failure::Failure, resource::Resource};
 
 /// A receiver that is asked what it would say. Nothing in it is changed.
-pub(super) enum Asked {
-    Sqlite(SqliteResource),
-    File { receiver: FileReceiver, typed: String },
-}
+pub(super) struct Asked(Resource);
 
 /// What the receiver's own records say.
 struct Records {
@@ -35,23 +28,11 @@ struct Records {
 
 impl Asked {
     pub(super) fn parse(typed: &OsStr) -> Result<Self, Failure> {
-        match typed.as_bytes().strip_prefix(b"file:") {
-            Some(b"") => {
-                Err(Failure::new(Exit::Usage, "receiver: \"file:\" names no file").then("--receiver file:PATH"))
-            }
-            Some(path) => {
-                let receiver = FileReceiver::new(OsString::from(OsStr::from_bytes(path)));
-                Ok(Self::File { receiver, typed: shell::word(&typed.to_string_lossy()) })
-            }
-            None => SqliteResource::parse(typed).map(Self::Sqlite),
-        }
+        Resource::parse(typed).map(Self)
     }
 
     fn typed(&self) -> &str {
-        match self {
-            Self::Sqlite(resource) => &resource.typed,
-            Self::File { typed, .. } => typed,
-        }
+        self.0.typed()
     }
 
     pub(super) fn explain(
@@ -106,8 +87,8 @@ impl Asked {
     }
 
     fn read(&self, domain: Option<&Domain>) -> Result<Records, Failure> {
-        match self {
-            Self::Sqlite(resource) => {
+        match &self.0 {
+            Resource::Sqlite(resource) => {
                 let Some(domain) = domain else {
                     return Err(Failure::new(
                         Exit::Usage,
@@ -134,11 +115,8 @@ impl Asked {
                     domain: domain.clone(),
                 })
             }
-            Self::File { receiver, typed } => {
-                let status = receiver.status().map_err(|error| {
-                    Failure::new(Exit::Configuration, format!("{typed}: {error}"))
-                        .then(format!("fencepost guard {typed} --domain NAME"))
-                })?;
+            Resource::File(resource) => {
+                let status = resource.receiver.status().map_err(|error| resource.failed(error))?;
                 Ok(Records {
                     condition: status.condition,
                     issuer: status.issuer,

@@ -1,0 +1,259 @@
+//! `recover`: a receiver whose storage is another, or has lost its records, is opened again, and nothing old gets in.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    common::{Ran, Server, Shell, send},
+    grant,
+};
+
+const TABLE: &str = "CREATE TABLE t (d TEXT, n INT); INSERT INTO t VALUES ('d', 0)";
+
+/// A guarded database, and a grant of `d` that is not live any more.
+fn database(server: &Server) -> (Shell, String) {
+    let shell = server.shell();
+    let resource = shell.database("x.db", TABLE);
+    shell.run(&["guard", &resource, "t", "--domain", "d"]).exits(0);
+    let old = grant(&shell, "d");
+    shell.run(&["advance", "sqlite:x.db", "--grant", &old]).exits(0);
+    (shell, old)
+}
+
+/// A guarded file with content, and a grant of `f` that is not live any more.
+fn file(server: &Server) -> (Shell, String) {
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let old = grant(&shell, "f");
+    fs::write(shell.path("input"), "one\n").unwrap();
+    write(&shell, &old).exits(0);
+    (shell, old)
+}
+
+fn write(shell: &Shell, grant: &str) -> Ran {
+    let mut command = shell.command(&["write", "file:f", "--grant", grant]);
+    Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap())
+}
+
+/// A grant that stays live.
+fn live(shell: &Shell, domain: &str) -> String {
+    shell
+        .sh(&format!("eval \"$(fencepost acquire {domain} --ttl 10m --export)\"; printf %s \"$FENCEPOST_GRANT\" >live"))
+        .exits(0);
+    fs::read_to_string(shell.path("live")).unwrap()
+}
+
+fn status(shell: &Shell, resource: &str) -> Value {
+    shell.run(&["status", resource, "--json"]).exits(0).json()
+}
+
+/// The file is gone and comes back as another one, as from a backup.
+fn copied_back(shell: &Shell, name: &str) {
+    fs::copy(shell.path(name), shell.path("backup")).unwrap();
+    fs::remove_file(shell.path(name)).unwrap();
+    // Kept, so that the next file cannot get its inode.
+    fs::write(shell.path("in-between"), "x").unwrap();
+    fs::copy(shell.path("backup"), shell.path(name)).unwrap();
+}
+
+/// Mutant: the closed receiver's failure names no command.
+#[test]
+fn a_closed_database_names_the_command_that_opens_it() {
+    let server = Server::start();
+    let (shell, old) = database(&server);
+    let live = live(&shell, "d");
+    copied_back(&shell, "x.db");
+    for command in [&["status", "sqlite:x.db"][..], &["advance", "sqlite:x.db", "--grant", &live]] {
+        let closed = shell.run(command).exits(81);
+        assert!(closed.stderr.contains("other_incarnation"), "{}", closed.stderr);
+        assert_eq!(closed.next("fencepost recover"), "fencepost recover sqlite:x.db");
+    }
+    let told = shell.sh("fencepost recover sqlite:x.db").exits(0).stdout;
+    assert!(told.contains("it was closed: other_incarnation") && told.contains("next: fencepost audit"), "{told}");
+    // Whoever holds the lease goes on; whoever held it before does not.
+    shell.run(&["advance", "sqlite:x.db", "--grant", &live]).exits(0);
+    shell.run(&["advance", "sqlite:x.db", "--grant", &old]).exits(81);
+    shell.run(&["audit", "sqlite:x.db"]).exits(0);
+}
+
+#[test]
+fn recovering_twice_changes_no_bound_and_shuts_nobody_out() {
+    let server = Server::start();
+    let (shell, old) = database(&server);
+    let live = live(&shell, "d");
+    copied_back(&shell, "x.db");
+    let first = shell.run(&["recover", "sqlite:x.db", "--json"]).exits(0).json();
+    assert_eq!((&first["was"], &first["why"]), (&json!("closed"), &json!("other_incarnation")));
+    let bounds = |status: Value| {
+        ["known_epoch", "floor", "unfenced_floor", "horizon", "fences"].map(|name| status[name].clone())
+    };
+    let before = bounds(status(&shell, "sqlite:x.db"));
+    let again = shell.run(&["recover", "sqlite:x.db", "--json"]).exits(0).json();
+    assert_eq!((&again["was"], &again["why"], &again["refused"]), (&json!("open"), &json!(null), &json!([])));
+    assert_eq!(bounds(status(&shell, "sqlite:x.db")), before);
+    shell.run(&["advance", "sqlite:x.db", "--grant", &live]).exits(0);
+    shell.run(&["advance", "sqlite:x.db", "--grant", &old]).exits(81);
+}
+
+#[test]
+fn lost_records_raise_the_horizon_and_the_fence_of_a_dead_owner_goes() {
+    let server = Server::start();
+    let (shell, old) = database(&server);
+    shell.sqlite("x.db", "DROP TABLE fencepost_operation").unwrap();
+    let closed = shell.run(&["status", "sqlite:x.db"]).exits(81);
+    assert!(closed.stderr.contains("metadata_missing"), "{}", closed.stderr);
+    let recovered = shell.run(&["recover", "sqlite:x.db", "--json"]).exits(0).json();
+    assert_eq!(recovered["horizon"], recovered["unfenced_floor"]);
+    assert!(recovered["horizon"].is_string(), "{recovered}");
+    assert_eq!(recovered["fences"], 1);
+    let stale = shell.run(&["advance", "sqlite:x.db", "--grant", &old, "--json"]).exits(81).json();
+    assert_eq!(stale["by"], "unfenced_floor");
+    shell.run(&["advance", "sqlite:x.db", "--grant", &grant(&shell, "d")]).exits(0);
+}
+
+#[test]
+fn a_file_without_its_sidecar_asks_for_the_domain_that_was_lost_with_it() {
+    let server = Server::start();
+    let (shell, old) = file(&server);
+    let live = live(&shell, "f");
+    for name in [".f.fence", ".f.fence-spare"] {
+        let _ = fs::remove_file(shell.path(name));
+    }
+    let closed = write(&shell, &live).exits(81);
+    assert_eq!(closed.next("fencepost recover"), "fencepost recover file:f --domain NAME");
+    let asks = shell.run(&["recover", "file:f"]).exits(64);
+    assert!(asks.stderr.contains("its sidecar is lost"), "{}", asks.stderr);
+    assert_eq!(asks.next("fencepost recover"), "fencepost recover file:f --domain NAME");
+    shell.run(&["status", "file:f"]).exits(81);
+    let recovered = shell.run(&["recover", "file:f", "--domain", "f", "--json"]).exits(0).json();
+    assert_eq!(recovered["why"], "metadata_missing");
+    assert_eq!(recovered["horizon"], recovered["unfenced_floor"]);
+    fs::write(shell.path("input"), "two\n").unwrap();
+    write(&shell, &old).exits(81);
+    write(&shell, &live).exits(0);
+    assert_eq!(fs::read_to_string(shell.path("f")).unwrap(), "two\n");
+    // What the sidecar names from now on cannot be talked out of it.
+    let other = shell.run(&["recover", "file:f", "--domain", "g"]).exits(81);
+    assert!(other.stderr.contains("belongs to domain f"), "{}", other.stderr);
+    shell.run(&["recover", "file:f"]).exits(0);
+}
+
+#[test]
+fn a_copied_file_is_opened_where_it_lies_now() {
+    let server = Server::start();
+    let (shell, old) = file(&server);
+    copied_back(&shell, ".f.lock");
+    let closed = shell.run(&["status", "file:f"]).exits(81);
+    assert_eq!(closed.next("fencepost recover"), "fencepost recover file:f");
+    let told = shell.run(&["recover", "file:f"]).exits(0).stdout;
+    assert!(told.contains("unfenced floor") && told.contains("horizon         none"), "{told}");
+    write(&shell, &old).exits(81);
+    write(&shell, &grant(&shell, "f")).exits(0);
+}
+
+#[test]
+fn what_it_must_know_it_does_not_guess() {
+    let mut server = Server::start();
+    let (shell, _) = database(&server);
+    copied_back(&shell, "x.db");
+    let other = Server::start();
+    let foreign = shell.run(&["recover", "sqlite:x.db", "--url", &other.url]).exits(81);
+    assert!(foreign.stderr.contains("takes grants of issuer"), "{}", foreign.stderr);
+    server.kill();
+    let unknown = shell.run(&["recover", "sqlite:x.db"]).exits(69);
+    assert!(unknown.stderr.contains("nothing was changed"), "{}", unknown.stderr);
+    shell.run(&["status", "sqlite:x.db"]).exits(81);
+    server.restart();
+    // A receiver that never was is guarded, not recovered.
+    shell.database("new.db", TABLE);
+    let never = shell.run(&["recover", "sqlite:new.db"]).exits(81);
+    assert!(never.stderr.contains("fencepost guard sqlite:new.db TABLE --domain EXPR"), "{}", never.stderr);
+    let never = shell.run(&["recover", "file:new", "--domain", "d"]).exits(81);
+    assert!(never.stderr.contains("fencepost guard file:new --domain NAME"), "{}", never.stderr);
+    shell.run(&["recover", "sqlite:gone.db"]).exits(78);
+    shell.run(&["recover", "sqlite:x.db", "--domain", "d"]).exits(64);
+    shell.run(&["recover", "redis:x"]).exits(64);
+    shell.run(&["recover", "sqlite:x.db"]).exits(0);
+}
+
+/// The storage is replaced again while the recovery of the one before waits for the coordinator.
+/// Mutant: the incarnation is noted after the coordinator was asked.
+#[test]
+fn a_recovery_that_hung_does_not_open_another_storage_than_the_one_it_was_begun_for() {
+    let server = Server::start();
+    let (shell, _) = database(&server);
+    copied_back(&shell, "x.db");
+    let gate = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", gate.local_addr().unwrap());
+    let recovering = shell.command(&["recover", "sqlite:x.db", "--url", &url]).spawn().unwrap();
+    let (client, _) = gate.accept().unwrap();
+    copied_back(&shell, "x.db");
+    let upstream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+    let (mut asked, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+    thread::spawn(move || pass(&mut asked, &mut to));
+    let (mut from, mut back) = (upstream, client);
+    thread::spawn(move || pass(&mut from, &mut back));
+    let ran = Ran::of(recovering.wait_with_output().unwrap());
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("run the same command again"), "{}", ran.stderr);
+    shell.run(&["status", "sqlite:x.db"]).exits(81);
+    shell.run(&["recover", "sqlite:x.db"]).exits(0);
+}
+
+fn pass(from: &mut TcpStream, to: &mut TcpStream) {
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        if to.write_all(&piece[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Killed wherever it is, a recovery leaves a receiver that is closed or open, and never one that takes an old token.
+#[test]
+fn a_recovery_that_is_killed_half_way_is_run_again() {
+    let server = Server::start();
+    let (shell, old) = database(&server);
+    for round in 0..12 {
+        copied_back(&shell, "x.db");
+        let mut recovering = shell.command(&["recover", "sqlite:x.db"]).spawn().unwrap();
+        // bounded: by the round
+        thread::sleep(std::time::Duration::from_millis(round * 3));
+        send("KILL", recovering.id());
+        recovering.wait().unwrap();
+        shell.run(&["advance", "sqlite:x.db", "--grant", &old]).exits(81);
+        shell.run(&["recover", "sqlite:x.db"]).exits(0);
+        shell.run(&["advance", "sqlite:x.db", "--grant", &old]).exits(81);
+        shell.run(&["advance", "sqlite:x.db", "--grant", &grant(&shell, "d")]).exits(0);
+    }
+}
+
+/// The same at every step that a file's recovery has, in a build that can be stopped there.
+#[cfg(feature = "sabotage")]
+#[test]
+fn a_recovery_of_a_file_that_dies_at_any_step_is_run_again() {
+    let server = Server::start();
+    let mut died = Vec::new();
+    for step in fencepost_receiver::file::STEPS {
+        let (shell, old) = file(&server);
+        for name in [".f.fence", ".f.fence-spare"] {
+            let _ = fs::remove_file(shell.path(name));
+        }
+        let recover = ["recover", "file:f", "--domain", "f"];
+        let ran = Ran::of(shell.command(&recover).env("FENCEPOST_FILE_ABORT_AFTER", step).output().unwrap());
+        if ran.code.is_none() {
+            died.push(step);
+        }
+        write(&shell, &old).exits(81);
+        shell.run(&recover).exits(0);
+        write(&shell, &old).exits(81);
+        write(&shell, &grant(&shell, "f")).exits(0);
+    }
+    assert!(died.len() > 2, "{died:?}");
+}

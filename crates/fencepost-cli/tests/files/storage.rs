@@ -1,0 +1,136 @@
+//! Storage that takes nothing: a disk that is full, a folder that is another's.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{
+    common::{Ran, Server, Shell},
+    grant,
+};
+
+/// A file system of 256 KiB.
+struct Disk(TempDir);
+
+impl Disk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
+            .arg(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(folder));
+        }
+        eprintln!("skipped: a full disk needs the right to mount");
+        None
+    }
+
+    fn fill(&self) {
+        let filler = fs::File::create(self.0.path().join("filler")).unwrap();
+        // As much as fits.
+        let _ = std::io::copy(&mut std::io::repeat(7), &mut &filler);
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.0.path().join("filler")).unwrap();
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_in_73_with_nothing_changed_and_goes_on_when_there_is_room() {
+    let server = Server::start();
+    let shell = server.shell();
+    let Some(disk) = Disk::mount() else { return };
+    let (file, database) = (format!("file:{}", disk.file("f")), disk.file("x.db"));
+    shell.run(&["guard", &file, "--domain", "f"]).exits(0);
+    let write = |text: &str, grant: &str| {
+        fs::write(shell.path("input"), text).unwrap();
+        let mut command = shell.command(&["write", &file, "--grant", grant, "--json"]);
+        Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap())
+    };
+    let holder = grant(&shell, "f");
+    write("one\n", &holder).exits(0);
+    rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE t (n INT)").unwrap();
+    let resource = format!("sqlite:{database}");
+    shell.run(&["guard", &resource, "t", "--domain", "'d'"]).exits(0);
+    let of_table = grant(&shell, "d");
+    let later = grant(&shell, "f");
+
+    disk.fill();
+    let full = write(&"x".repeat(100_000), &later).exits(73);
+    let told = full.problem();
+    assert_eq!((&told["exit_code"], &told["may_have_happened"]), (&json!(73), &json!(false)));
+    assert!(told["fix"].as_str().unwrap().contains("df "), "{told}");
+    assert_eq!(fs::read_to_string(disk.file("f")).unwrap(), "one\n");
+    let full = shell.run(&["advance", &resource, "--grant", &of_table]).exits(73);
+    assert!(full.stderr.contains("next: "), "{}", full.stderr);
+    let session = disk.file("session.json");
+    let full = shell.sh(&format!("FENCEPOST_SESSION_FILE={session} fencepost acquire g"));
+    assert!(full.code == Some(73) || full.code == Some(0), "{full:?}");
+    let full = shell.run(&["man", "--dir", &disk.file("man")]).exits(73);
+    assert!(full.stderr.contains("No space left"), "{}", full.stderr);
+
+    disk.empty();
+    write(&"x".repeat(100_000), &later).exits(0);
+    shell.run(&["advance", &resource, "--grant", &of_table]).exits(0);
+}
+
+/// The command without the rights that root has over others' files.
+fn powerless(shell: &Shell, arguments: &[&str]) -> Command {
+    let template = shell.command(arguments);
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = if is_root { Command::new("setpriv") } else { Command::new(env!("CARGO_BIN_EXE_fencepost")) };
+    if is_root {
+        command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_fencepost")]);
+    }
+    command.args(arguments).current_dir(shell.folder.path()).stdin(Stdio::null());
+    for (name, value) in template.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+#[test]
+fn what_the_rights_do_not_allow_ends_in_77_and_says_where_to_look() {
+    let server = Server::start();
+    let shell = server.shell();
+    let folder: PathBuf = shell.path("closed");
+    fs::create_dir(&folder).unwrap();
+    shell.run(&["guard", "file:closed/f", "--domain", "f"]).exits(0);
+    let holder = grant(&shell, "f");
+    fs::write(shell.path("input"), "one\n").unwrap();
+    let set = |mode: u32| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+    set(0o500);
+    let mut command = powerless(&shell, &["write", "file:closed/f", "--grant", &holder]);
+    let denied = Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap()).exits(77);
+    assert!(denied.next("ls -ld ").contains("closed"), "{}", denied.stderr);
+    assert!(!folder.join("f").exists());
+    fs::write(shell.path("history"), "").unwrap();
+    fs::set_permissions(shell.path("history"), fs::Permissions::from_mode(0o000)).unwrap();
+    let denied = Ran::of(powerless(&shell, &["check", "history"]).output().unwrap()).exits(77);
+    assert!(denied.stderr.contains("ls -l history"), "{}", denied.stderr);
+    set(0o700);
+    let mut command = powerless(&shell, &["write", "file:closed/f", "--grant", &holder]);
+    Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap()).exits(0);
+}
