@@ -2,7 +2,7 @@
 //!
 //! The state in memory is ahead of the store by the batch that failed, and nobody knows whether that batch is there.
 //! So the state is read back from the store; renewals that were answered before are kept. On it reads and heartbeats
-//! go on. Nothing else is decided until a probe shows that commits work again.
+//! go on, and so do retries of releases that the store knows of. Nothing else is decided until a probe shows that commits work again.
 
 use std::{
     collections::BTreeSet,
@@ -147,10 +147,14 @@ impl Writer {
         let (needs_commit, session) = match &call.command {
             Command::Heartbeat { caller, .. } | Command::ReadSession { caller } => (false, Some(caller.session)),
             Command::Query(_) => (false, None),
+            // Nothing is released in an outage, so a release that was decided is one that the store knows of.
+            Command::Release { secret: Some(secret), lease, request } => {
+                (!self.leases.is_released(*secret, *lease, *request), None)
+            }
             Command::OpenSession { .. }
             | Command::EndSession { .. }
             | Command::Acquire(_)
-            | Command::Release { .. }
+            | Command::Release { secret: None, .. }
             | Command::Break { .. } => (true, None),
         };
         if needs_commit || outage.ahead {

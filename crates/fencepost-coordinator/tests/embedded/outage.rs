@@ -17,7 +17,7 @@ use fencepost_coordinator::{
 };
 use fencepost_core::{
     Reason,
-    lease::{Claim, Filter},
+    lease::{Claim, Filter, LeaseEnd},
 };
 
 async fn resumed(coordinator: &Embedded) {
@@ -81,6 +81,63 @@ async fn during_an_outage_reads_and_heartbeats_go_on_and_nothing_is_granted() {
     resumed(&coordinator).await;
     assert_eq!(coordinator.release(&a.secret, held.acquired.lease, hold).await.unwrap().holds_left, 0);
     coordinator.acquire(fresh).await.unwrap();
+}
+
+/// What is on record was committed, so it may be said although nothing can be committed now; a hold that is not ended on
+/// record is not touched.
+/// Mutant: every release decided in an outage; the second domain is then free in memory and held in the store.
+#[tokio::test]
+async fn a_retried_release_gets_its_recorded_answer_during_an_outage_and_a_first_one_waits() {
+    let store = MemoryStore::new();
+    let coordinator = store.open(Options::default()).unwrap();
+    let a = session(&coordinator, "a", 60_000).await;
+    let (done, done_hold) = acquire(&coordinator, &a, "done").await;
+    let (held, held_hold) = acquire(&coordinator, &a, "held").await;
+    let answered = coordinator.release(&a.secret, done.acquired.lease, done_hold).await.unwrap();
+    let (lost, lost_hold) = acquire(&coordinator, &a, "lost").await;
+    store.inject(Fault::FailNextCommitAfter);
+    assert!(is_unavailable(&coordinator.release(&a.secret, lost.acquired.lease, lost_hold).await, true));
+    store.inject(Fault::RefuseCommits);
+    assert!(coordinator.acquire(AcquireRequest::new(&a, domain("e"), request())).await.is_err());
+
+    let again = coordinator.release(&a.secret, done.acquired.lease, done_hold).await.unwrap();
+    assert_eq!(again, answered);
+    let settled = coordinator.release(&a.secret, lost.acquired.lease, lost_hold).await.unwrap();
+    assert_eq!((settled.ended, settled.holds_left), (Some(LeaseEnd::Released), 0), "its commit had taken effect");
+    assert!(is_unavailable(&coordinator.release(&a.secret, held.acquired.lease, held_hold).await, false));
+    assert!(is_unavailable(&coordinator.release(&a.secret, held.acquired.lease, done_hold).await, false));
+    assert!(holder(&coordinator, "held").await.is_some());
+
+    drop(coordinator);
+    store.heal();
+    let coordinator = store.open(Options::default()).unwrap();
+    assert_eq!(coordinator.release(&a.secret, done.acquired.lease, done_hold).await.unwrap(), answered);
+    assert!(holder(&coordinator, "held").await.is_some() && holder(&coordinator, "lost").await.is_none());
+}
+
+/// That a lease has expired is nowhere on record then, and a start that comes before it is gives the session its grace.
+/// Mutant: without the look at how the hold ended in `Leases::is_released` the answer says what the next start takes back.
+#[tokio::test]
+async fn a_release_of_what_expired_during_an_outage_is_not_answered_before_that_is_on_record() {
+    let (store, clock) = (MemoryStore::new(), clock());
+    let coordinator = store.open(on(&clock)).unwrap();
+    let a = session(&coordinator, "a", 60_000).await;
+    let (held, hold) = acquire(&coordinator, &a, "d").await;
+    clock.advance(30_000);
+    coordinator.heartbeat(&a, Claim::Held(Vec::new())).await.unwrap();
+    store.inject(Fault::RefuseCommits);
+    assert!(coordinator.acquire(AcquireRequest::new(&a, domain("e"), request())).await.is_err());
+    clock.advance(30_000);
+    assert!(holder(&coordinator, "d").await.is_none(), "expired, while the session lives on");
+    assert!(is_unavailable(&coordinator.release(&a.secret, held.acquired.lease, hold).await, false));
+    drop(coordinator);
+    store.heal();
+    let coordinator = store.open(on(&clock)).unwrap();
+    assert_eq!(
+        holder(&coordinator, "d").await.unwrap().lease,
+        held.acquired.lease,
+        "nobody had been told that it ended"
+    );
 }
 
 /// Mutant: without `keep_renewals_of` in `Writer::read_back` the lease falls back to the end that its grant had, and

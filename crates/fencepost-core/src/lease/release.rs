@@ -1,9 +1,23 @@
 use crate::{LeaseId, RequestId, SecretHash, SessionId};
 
 use super::{
-    Credential, EventKind, LeaseEnd, Record, ReleaseRefusal, Released, SessionRefusal, machine::Step,
+    Credential, EventKind, LeaseEnd, Leases, Record, ReleaseRefusal, Released, SessionRefusal, machine::Step,
     state::RequestPlace,
 };
+
+impl Leases {
+    /// Whether a release of this hold has been decided before, so that deciding it again changes nothing. False for a
+    /// hold that time has ended: that is decided anew from the clock.
+    #[must_use]
+    pub fn is_released(&self, secret: SecretHash, lease: LeaseId, request: RequestId) -> bool {
+        let state = self.state();
+        let owner = state.secrets.get(&secret).and_then(|id| state.sessions.get(id));
+        match owner.filter(|session| session.claimed).and_then(|session| session.requests.get(&request)) {
+            Some(RequestPlace::Ended(of, answer)) => *of == lease && answer.ended != Some(LeaseEnd::Expired),
+            Some(RequestPlace::Live(_) | RequestPlace::Waiting(_)) | None => false,
+        }
+    }
+}
 
 impl Step<'_> {
     /// Ends one hold, and its lease with the last one. A retry gets the answer that was recorded.
