@@ -8,6 +8,7 @@ mod acquire;
 mod calls;
 mod door;
 mod events;
+mod exhausted;
 mod logs;
 mod look;
 mod lost_answers;
