@@ -5,6 +5,7 @@
 //! [`simulation`] runs the real machines on a virtual clock, network and disk, from a seed.
 //! [`torture`] is for runs with real processes: what is done to them, from a seed, and how what they noted is judged.
 //! [`model`] explores every state of small systems and finds what breaks an invariant by a shortest story.
+//! [`prove`] plays late, repeated, forgotten and foreign requests on a user's own HTTP service.
 //! [`conformance`] attacks a receiver of any kind through a small adapter that its author writes.
 
 #[cfg(feature = "conformance")]
@@ -13,6 +14,8 @@ pub mod conformance;
 pub mod history;
 #[cfg(feature = "tools")]
 pub mod model;
+#[cfg(feature = "tools")]
+pub mod prove;
 #[cfg(feature = "tools")]
 pub mod proxy;
 #[cfg(feature = "tools")]
