@@ -83,6 +83,9 @@ enum Command {
     Advance(commands::advance::AdvanceArgs),
     Collect(commands::collect::CollectArgs),
     Check(commands::check::CheckArgs),
+    Prove(Box<commands::prove::ProveArgs>),
+    #[command(hide = true)]
+    ProveSender(commands::prove::SenderArgs),
     Serve(commands::serve::ServeArgs),
     Break(commands::breaking::BreakArgs),
     Recover(commands::recover::RecoverArgs),
@@ -178,6 +181,8 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Advance(args) => commands::advance::run(args, output.of_change()),
         Command::Collect(args) => awaited(commands::collect::run(args, output.of_change())),
         Command::Check(args) => commands::check::run(&args, output),
+        Command::Prove(args) => awaited(commands::prove::run(*args, output)),
+        Command::ProveSender(args) => awaited(commands::prove::run_sender(args)),
         Command::Serve(args) => on_all_cores(commands::serve::run(args, output.of_change())),
         Command::Break(args) => awaited(commands::breaking::run(args, output.of_change())),
         Command::Recover(args) => awaited(commands::recover::run(args, output.of_change())),

@@ -12,6 +12,7 @@ pub(crate) mod guard;
 pub(crate) mod handing;
 pub(crate) mod history;
 pub(crate) mod ls;
+pub(crate) mod prove;
 pub(crate) mod read;
 pub(crate) mod recover;
 pub(crate) mod release;
