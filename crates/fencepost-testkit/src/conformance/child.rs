@@ -9,7 +9,12 @@ use std::{
 use fencepost_core::{Domain, Token, fence::Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::{Adapter, Handle, build::operation, step::Claim, stories::races::mark};
+use super::{
+    Adapter, Handle,
+    build::operation,
+    step::Claim,
+    stories::races::{mark, settled},
+};
 
 /// How long a child waits between two looks, so that others write meanwhile.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -83,20 +88,15 @@ fn works(adapter: &dyn Adapter, job: &Job) -> Result<(), String> {
     for n in 0..job.writes {
         say(&Line::Tries(n));
         let named = job.name.as_ref().map(|name| operation(&format!("{name}-{n}"), "same"));
-        let written = loop {
-            match handle.write(&job.domain, &grant, named.as_ref(), value(job.token, n).as_bytes()) {
-                Err(error) if error.retryable() => thread::yield_now(),
-                written => break written,
-            }
-        };
-        match written {
-            Ok(Verdict::Applied(_)) => say(&Line::Applied(n)),
-            Ok(Verdict::Rejected(rejection)) if rejection.stale().is_some() => {
+        let value = value(job.token, n);
+        match settled(|| handle.write(&job.domain, &grant, named.as_ref(), value.as_bytes()))? {
+            // A replay where the answer of the attempt before it was lost.
+            Verdict::Applied(_) | Verdict::Replayed(_) => say(&Line::Applied(n)),
+            Verdict::Rejected(rejection) if rejection.stale().is_some() => {
                 say(&Line::Stale(n));
                 return Ok(());
             }
-            Ok(verdict) => return Err(format!("token {} was answered {verdict:?}", job.token)),
-            Err(error) => return Err(format!("token {} had no verdict: {error}", job.token)),
+            Verdict::Rejected(rejection) => return Err(format!("token {} was rejected: {rejection}", job.token)),
         }
         if job.looks_on {
             looks_on(handle.as_mut(), job)?;

@@ -6,6 +6,9 @@
 //! races of threads and of processes. What receiver or adapter cannot do, [`Adapter::lacks`] says with a reason, and
 //! the [`Report`] repeats it.
 //!
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each scenario instead, and [`Settings`] say how much is
+//! done.
+//!
 //! It is not a proof: a race that was not met is not found, and an adapter that answers from the reference passes. How the
 //! suite itself is attacked stands in `docs/proofs.md`; how an adapter is written, in `docs/conformance.md`.
 //!
@@ -32,6 +35,7 @@ mod ability;
 mod adapter;
 mod build;
 mod child;
+mod one_by_one;
 mod reference;
 mod report;
 mod scenario;

@@ -214,7 +214,7 @@ impl Handle for Open {
 
 #[test]
 fn the_file_receiver_conforms() {
-    let report = conformance::run(&Files::new());
+    let report = conformance::run_with(&Files::new(), &crate::settings());
     println!("{report}");
     report.must_pass();
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use fencepost_receiver::Cause;
-use fencepost_testkit::conformance;
+use fencepost_testkit::conformance::{self, Settings};
 
 /// Which adapter a child is to use.
 const KIND: &str = "FENCEPOST_CONFORMANCE_KIND";
@@ -29,6 +29,14 @@ fn child() {
         Ok(other) => panic!("there is no adapter {other}"),
         Err(_) => {}
     }
+}
+
+/// The usual amount, or as many random scripts as `FENCEPOST_SCRIPTS` says, from the seed in `FENCEPOST_SEED` on.
+fn settings() -> Settings {
+    let told = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let usual = Settings::default();
+    let scripts = told("FENCEPOST_SCRIPTS").map_or(usual.scripts, |scripts| scripts as usize);
+    Settings { seed: told("FENCEPOST_SEED").unwrap_or(usual.seed), scripts, ..usual }
 }
 
 fn this_binary(kind: &str) -> Result<Command, Cause> {

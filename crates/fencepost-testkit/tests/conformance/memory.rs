@@ -144,9 +144,14 @@ impl Handle for Held {
     }
 }
 
+/// One by one, as the macro makes them.
+mod one_by_one {
+    fencepost_testkit::conformance_tests!(super::Memory::default());
+}
+
 #[test]
 fn the_memory_receiver_conforms() {
-    let report = conformance::run(&Memory::default());
+    let report = conformance::run_with(&Memory::default(), &crate::settings());
     println!("{report}");
     report.must_pass();
 }

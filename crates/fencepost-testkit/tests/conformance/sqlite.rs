@@ -260,7 +260,7 @@ impl Handle for Open {
 
 #[test]
 fn the_sqlite_receiver_conforms() {
-    let report = conformance::run(&Sqlite::new());
+    let report = conformance::run_with(&Sqlite::new(), &crate::settings());
     println!("{report}");
     report.must_pass();
 }

@@ -15,7 +15,7 @@ use fencepost_core::{
     Domain, Token,
     fence::{LiveLease, Rejection, Verdict},
 };
-use fencepost_receiver::{AdvanceError, WriteError};
+use fencepost_receiver::AdvanceError;
 
 use crate::conformance::{
     Handle, Written,
@@ -59,13 +59,12 @@ impl Wrong {
 }
 
 /// Writes until there is a verdict.
-fn settled(mut write: impl FnMut() -> Written) -> Result<Verdict<Vec<u8>>, String> {
+pub(in crate::conformance) fn settled(mut write: impl FnMut() -> Written) -> Result<Verdict<Vec<u8>>, String> {
     for _ in 0..PATIENCE {
         match write() {
-            Ok(Verdict::Rejected(Rejection::OperationInProgress)) | Err(WriteError::Unavailable(_)) => {
-                thread::yield_now();
-            }
+            Ok(Verdict::Rejected(Rejection::OperationInProgress)) => thread::yield_now(),
             Ok(verdict) => return Ok(verdict),
+            Err(error) if error.retryable() => thread::yield_now(),
             Err(error) => return Err(format!("a write under load had no verdict: {error}")),
         }
     }
@@ -121,22 +120,18 @@ pub(crate) fn owners_who_write_at_once_leave_the_newest_value(teller: &Teller<'_
     Ok(())
 }
 
+/// One write: whoever comes late with an older token would have the last word.
 fn write_and_look(handle: &mut dyn Handle, d: &Domain, own: Token, newest: bool) -> Result<(), String> {
     let grant = Claim::new(d, own).grant();
-    for n in 0..2 {
-        match settled(|| handle.write(d, &grant, None, &marked(own, n)))? {
-            Verdict::Applied(_) => {}
-            Verdict::Rejected(Rejection::Stale { .. }) if !newest => return Ok(()),
-            verdict => return Err(format!("token {own} was answered {verdict:?}")),
-        }
-        let seen = handle.value(d).map_err(|cause| format!("the value could not be read: {cause}"))?;
-        let seen = mark(seen.as_deref());
-        if seen < own.as_u64() {
-            return Err(format!(
-                "after {own} was applied, the value of the older token {} was seen",
-                number(seen.max(1))
-            ));
-        }
+    match settled(|| handle.write(d, &grant, None, &marked(own, "once")))? {
+        Verdict::Applied(_) => {}
+        Verdict::Rejected(Rejection::Stale { .. }) if !newest => return Ok(()),
+        verdict => return Err(format!("token {own} was answered {verdict:?}")),
+    }
+    let seen = handle.value(d).map_err(|cause| format!("the value could not be read: {cause}"))?;
+    let seen = mark(seen.as_deref());
+    if seen < own.as_u64() {
+        return Err(format!("after {own} was applied, the value of the older token {} was seen", number(seen.max(1))));
     }
     Ok(())
 }
@@ -276,49 +271,35 @@ pub(crate) fn a_value_read_after_the_advance_loses_no_update(teller: &Teller<'_>
 /// Mutants: fence and floor are read apart; the collector works outside of the lock.
 pub(crate) fn a_collection_beside_writers_lets_nobody_old_in_and_shuts_nobody_out(teller: &Teller<'_>) -> Told {
     let mut stage = teller.stage()?;
-    let (d, rounds) = (domain("d"), teller.settings.rounds * 2);
+    let (d, rounds) = (domain("d"), teller.settings.rounds);
     let live = [LiveLease { domain: d.clone(), token: token("0.10") }];
     stage.done(build::collect("0.11", &live))?;
-    stage.say(format!("at once, {rounds} times each: collect; write under the live token 0.10; write under token 0.5"));
+    stage.say(format!("{rounds} collections, and all the while writes under the live token 0.10 and under token 0.5"));
     let (done, wrong) = (AtomicBool::new(false), Wrong::default());
     let mut handles = opened(&mut stage, 3)?;
     let [collector, owner, late] = &mut handles[..] else { unreachable!("three were opened") };
-    thread::scope(|scope| {
-        let (done, wrong, d, live) = (&done, &wrong, &d, &live);
-        scope.spawn(move || {
-            while !done.load(Ordering::Acquire) {
-                if let Err(cause) = collector.collect(token("0.11"), live, None) {
-                    wrong.say(format!("a collection beside writers failed: {cause}"));
-                    return;
-                }
+    let writes_until_done = |handle: &mut dyn Handle, text: &str| {
+        let (claim, mut written) = (Claim::new(&d, token(text)), 0);
+        while !done.load(Ordering::Acquire) {
+            written += 1;
+            match (settled(|| handle.write(&d, &claim.grant(), None, &marked(claim.token, written))), text) {
+                (Ok(Verdict::Applied(_)), "0.10") | (Ok(Verdict::Rejected(Rejection::Stale { .. })), "0.5") => {}
+                (Ok(verdict), _) => return wrong.say(format!("token {text} was answered {verdict:?}")),
+                (Err(what), _) => return wrong.say(what),
             }
-        });
-        let late = scope.spawn(move || {
-            for n in 0..rounds {
-                let claim = Claim::new(d, token("0.5"));
-                match settled(|| late.write(d, &claim.grant(), None, &marked(claim.token, n))) {
-                    Ok(Verdict::Rejected(Rejection::Stale { .. })) => {}
-                    Ok(verdict) => return wrong.say(format!("the old token 0.5 was answered {verdict:?}")),
-                    Err(what) => return wrong.say(what),
-                }
-            }
-        });
-        let owner = scope.spawn(move || {
-            for n in 0..rounds {
-                let claim = Claim::new(d, token("0.10"));
-                match settled(|| owner.write(d, &claim.grant(), None, &marked(claim.token, n))) {
-                    Ok(Verdict::Applied(_)) => {}
-                    Ok(verdict) => return wrong.say(format!("the live token 0.10 was answered {verdict:?}")),
-                    Err(what) => return wrong.say(what),
-                }
-            }
-        });
-        // The collector goes on until both have ended, whatever became of them.
-        let ended = (late.join(), owner.join());
-        done.store(true, Ordering::Release);
-        if let (Err(panic), _) | (_, Err(panic)) = ended {
-            std::panic::resume_unwind(panic);
         }
+    };
+    thread::scope(|scope| {
+        let writes_until_done = &writes_until_done;
+        scope.spawn(move || writes_until_done(owner.as_mut(), "0.10"));
+        scope.spawn(move || writes_until_done(late.as_mut(), "0.5"));
+        for _ in 0..rounds {
+            if let Err(cause) = collector.collect(token("0.11"), &live, None) {
+                wrong.say(format!("a collection beside writers failed: {cause}"));
+                break;
+            }
+        }
+        done.store(true, Ordering::Release);
     });
     wrong.told(&mut stage)
 }
