@@ -12,6 +12,7 @@ mod piping;
 mod recipe;
 mod recovering;
 mod storage;
+mod walkthrough;
 
 /// A grant of this domain, as one line of JSON. Nobody gives it back.
 fn grant(shell: &common::Shell, domain: &str) -> String {
