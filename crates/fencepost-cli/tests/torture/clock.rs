@@ -1,10 +1,8 @@
 //! A wall clock that jumps neither ends a lease nor prolongs it.
 
 use std::{
-    fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +14,7 @@ use fencepost_testkit::torture::{Verdict, now_us};
 use crate::{
     arena::Placed,
     common::{Server, until},
-    rights::Rights,
+    rights::{Rights, set_wall_clock},
 };
 
 /// Two years: the year in a date is another one, whatever day it is.
@@ -31,7 +29,7 @@ pub(crate) fn story(placed: &Placed) -> Verdict {
         return verdict;
     }
     let root = &placed.root;
-    step(root, 0);
+    set_wall_clock(root, 0);
     let server = Server::with_store_in(&root.join("data"), 0, rights.faked_clock(root));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let coordinator = HttpCoordinator::new(&server.url).unwrap();
@@ -45,12 +43,12 @@ pub(crate) fn story(placed: &Placed) -> Verdict {
 
     // The server sees the jump, or all of this shows nothing.
     let year = year_at(&server.url);
-    step(root, FAR_S);
+    set_wall_clock(root, FAR_S);
     until("the server's wall clock has jumped", || year_at(&server.url) != year);
 
     let (began, mut jumps) = (Instant::now(), [3_600, -86_400, FAR_S, 0, -FAR_S].into_iter().cycle());
     while began.elapsed() < TTL * 2 {
-        step(root, jumps.next().unwrap());
+        set_wall_clock(root, jumps.next().unwrap());
         verdict.deeds.count("wall clock stepped");
         // bounded: by the line above
         thread::sleep(Duration::from_millis(150));
@@ -63,13 +61,13 @@ pub(crate) fn story(placed: &Placed) -> Verdict {
     // A holder that has gone: its time is not over sooner, and not later, because the wall clock goes.
     let deadline_us = now_us(0) + u64::try_from(lease.remaining().as_micros()).unwrap();
     lease.leave_to_expire();
-    step(root, FAR_S);
+    set_wall_clock(root, FAR_S);
     let waiting = second.acquire(domain()).wait(Wait::from_millis(60_000).unwrap());
     let granting = thread::scope(|scope| {
         let stepping = scope.spawn(|| {
             // bounded: the jump backwards has to fall into the wait
             thread::sleep(Duration::from_millis(500));
-            step(root, -FAR_S);
+            set_wall_clock(root, -FAR_S);
         });
         let granted = runtime.block_on(waiting.into_future());
         stepping.join().unwrap();
@@ -83,11 +81,6 @@ pub(crate) fn story(placed: &Placed) -> Verdict {
         Err(error) => verdict.broken.push(format!("I8: a lease that nobody renews did not end: {error}")),
     }
     verdict
-}
-
-fn step(root: &Path, seconds: i64) {
-    fs::write(root.join("clock.new"), format!("{seconds:+}")).unwrap();
-    fs::rename(root.join("clock.new"), root.join("clock")).unwrap();
 }
 
 /// The year in the date that the server puts over its answers.

@@ -5,12 +5,17 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use fencepost_coordinator::Coordinator as _;
+use fencepost_core::{Domain, fence::LiveLease};
 use fencepost_receiver::{ReceiverSeed, Seen};
 use fencepost_rusqlite::{incarnation, recover};
-use fencepost_testkit::history::{Action, Call, Outcome};
+use fencepost_testkit::{
+    history::{Action, Answer, Call, Doing, Outcome},
+    torture::Recorder,
+};
 
 use crate::{
     nemesis::Nemesis,
@@ -103,23 +108,51 @@ impl Nemesis {
     }
 
     fn somebody_got(&self, subject: Subject, is_it: impl Fn(&Call) -> bool) -> Option<()> {
-        self.soon(|| self.got(subject, &is_it).then_some(()))
+        // It reads whole histories to see it.
+        self.soon_by_looking_every(Duration::from_millis(50), || self.got(subject, &is_it).then_some(()))
     }
 
     /// As an operator does it: note the incarnation, read the coordinator once, recover.
     fn recover_all(&mut self) {
+        let path = self.root.join("histories/nemesis.history");
+        let mut recorder = Recorder::create(&path, "recovery", u32::MAX, 0).unwrap();
         let store = Store::open(&self.root, &BTreeMap::new()).unwrap();
         let mut connection = store.database.connect().unwrap();
         let noted = incarnation(&connection).unwrap();
         let seed = self.seed();
         let seen = Seen::from_counter(self.seen["database"]);
+        let rows = SUBJECTS.into_iter().filter(|subject| subject.kind == Kind::Sqlite && subject.is_fenced());
+        let raised = self.raises(&mut recorder, rows, &seed);
         recover(&mut connection, &noted, &seed, &seen).unwrap();
+        raised.into_iter().for_each(|call| recorder.answer(call, Answer::Applied, |_| {}).unwrap());
         let files = SUBJECTS.into_iter().filter(|subject| subject.kind == Kind::File && subject.is_fenced());
         for subject in files {
             let receiver = store.file(subject).clone().with_seen(Seen::from_counter(self.seen[subject.label]));
             let noted = receiver.incarnation().unwrap();
-            receiver.recover(&subject.domain(), &noted, &self.seed()).unwrap();
+            let seed = self.seed();
+            let raised = self.raises(&mut recorder, [subject], &seed);
+            receiver.recover(&subject.domain(), &noted, &seed).unwrap();
+            raised.into_iter().for_each(|call| recorder.answer(call, Answer::Applied, |_| {}).unwrap());
         }
+    }
+
+    /// A recovery raises the fences of live leases: for the checker it is an advance of each.
+    fn raises(
+        &self,
+        recorder: &mut Recorder,
+        subjects: impl IntoIterator<Item = Subject>,
+        seed: &ReceiverSeed,
+    ) -> Vec<u64> {
+        let subjects: Vec<Subject> = subjects.into_iter().collect();
+        let of = |domain: &Domain| subjects.iter().find(|subject| subject.domain() == *domain);
+        let live = seed.live.iter().filter_map(|live| Some((of(&live.domain)?, live)));
+        let call = |(subject, live): (&Subject, &LiveLease)| {
+            recorder.call(Doing::Advance, live.domain.as_str(), |line| {
+                line.resource = Some(subject.resource(self.generation));
+                line.token = Some(live.token.to_string());
+            })
+        };
+        live.map(call).collect::<Result<_, _>>().unwrap()
     }
 
     fn seed(&self) -> ReceiverSeed {

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// How long a worker stands at a gate before it goes on by itself: a nemesis that has lost its way must not hold up a run.
-const AT_MOST: Duration = Duration::from_secs(15);
+const AT_MOST: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Gates(PathBuf);

@@ -25,7 +25,7 @@ use crate::{
     arena::{Orders, Placed},
     common::{Server, Shell, until},
     gates::Gates,
-    rights::{Rights, SHIFT_S},
+    rights::{Rights, SHIFT_S, set_wall_clock},
     subject::{Kind, SUBJECTS, Store, database, make_database},
     worker::{self, TTL_MS},
 };
@@ -71,7 +71,7 @@ impl Nemesis {
     pub(crate) fn rise(placed: Placed) -> Self {
         let Placed { root, orders, .. } = &placed;
         let rights = Rights::found(&placed);
-        fs::write(root.join("clock"), "+0").unwrap();
+        set_wall_clock(root, 0);
         let mut environment = rights.faked_clock(root);
         environment.extend(orders.defect.iter().map(|defect| ("FENCEPOST_SABOTAGE".to_owned(), defect.clone())));
         let server = Server::with_store_in(&root.join("data"), 0, environment);
@@ -203,8 +203,7 @@ impl Nemesis {
             }
             Deed::Heal => self.rights.drop_none(),
             Deed::StepClock(seconds) => {
-                fs::write(self.root.join("clock.new"), format!("{seconds:+}")).unwrap();
-                fs::rename(self.root.join("clock.new"), self.root.join("clock")).unwrap();
+                set_wall_clock(&self.root, seconds);
                 return self.rights.faketime.is_some();
             }
             Deed::Fill(disk) => {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How long to wait for a scene to get on, before it is begun again.
-const AT_MOST: Duration = Duration::from_secs(10);
+const AT_MOST: Duration = Duration::from_secs(20);
 const TRIES: u32 = 4;
 
 impl Nemesis {
@@ -91,14 +91,18 @@ impl Nemesis {
         self.soon(|| (!self.gates.is_there(&format!("at.{}.{name}", subject.label))).then_some(()))
     }
 
-    pub(crate) fn soon<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn soon<T>(&self, look: impl FnMut() -> Option<T>) -> Option<T> {
+        self.soon_by_looking_every(Duration::from_millis(1), look)
+    }
+
+    pub(crate) fn soon_by_looking_every<T>(&self, pause: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let until = Instant::now() + AT_MOST;
         while Instant::now() < until {
             if let Some(found) = look() {
                 return Some(found);
             }
             // bounded: by AT_MOST
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(pause);
         }
         None
     }

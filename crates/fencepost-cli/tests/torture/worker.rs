@@ -193,8 +193,13 @@ impl Worker {
         thread::sleep(Duration::from_millis(self.random.between(least_ms, most_ms)));
     }
 
+    /// Without digits, except where something is broken: failures are counted by their words.
     fn note(&mut self, what: &str) {
-        writeln!(self.notes, "{}", what.replace('\n', " ")).unwrap();
+        let what = what.replace('\n', " ").replace(self.orders.root.to_str().unwrap(), "");
+        let is_broken = what.starts_with("BROKEN");
+        let kept = |c: char| if c.is_ascii_digit() && !is_broken { '#' } else { c };
+        let most = if is_broken { usize::MAX } else { 90 };
+        writeln!(self.notes, "{}", what.chars().map(kept).take(most).collect::<String>()).unwrap();
     }
 
     fn look_at_the_wall_clock(&mut self) {
@@ -344,7 +349,7 @@ impl Worker {
         match found {
             Ok(verdict) => verdict.result(),
             Err(error) => {
-                self.note(&format!("a read failed: {}", first_words(&error.to_string())));
+                self.note(&format!("a read failed: {error}"));
                 None
             }
         }
@@ -402,7 +407,7 @@ impl Worker {
                 }
                 Err(error) => {
                     answer(if error.may_have_happened() { Answer::Unknown } else { Answer::Refused });
-                    self.note(&format!("a write failed: {}", first_words(&error.to_string())));
+                    self.note(&format!("a write failed: {error}"));
                     if !error.retryable() {
                         return Came::Nowhere;
                     }
@@ -484,13 +489,7 @@ impl Worker {
 }
 
 fn told(error: impl std::fmt::Display) -> String {
-    format!("no lease: {}", first_words(&error.to_string()))
-}
-
-/// Enough to count failures by, without ids and addresses.
-fn first_words(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-    text.chars().take(60).collect()
+    format!("no lease: {error}")
 }
 
 /// What the wall clock shows beyond the monotonic one.

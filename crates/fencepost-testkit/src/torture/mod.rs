@@ -28,11 +28,11 @@ mod skip;
 mod tally;
 mod verdict;
 
+pub use crate::simulation::random::Random;
 pub use plan::{Block, Deed, Direction, Disk, Plan, Scene, Step, Target, Weather, Wishes};
 pub use recorder::{Recorder, now_us};
 pub use skip::skip;
 pub use tally::Tally;
-pub use crate::simulation::random::Random;
 pub use verdict::{Discipline, Lost, Verdict, lost};
 
 #[cfg(test)]

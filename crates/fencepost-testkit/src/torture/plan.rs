@@ -286,10 +286,10 @@ fn of_a_worker(random: &mut Random, wishes: &Wishes, turn: u64) -> Fault {
     let weather =
         |weather| Fault { begin: Deed::Weather(worker, weather), lasts_ms: short, end: Some(Deed::Clear(worker)) };
     let partition = |way| Fault { begin: Deed::Partition(worker, way), lasts_ms: short, end: Some(Deed::Heal) };
-    if turn % 2 == 0 {
+    if turn.is_multiple_of(2) {
         let lasts_ms = wishes.pause_ms + random.between(0, wishes.pause_ms / 2);
         let pause = Fault { begin: Deed::Stop(target), lasts_ms, end: Some(Deed::Continue(target)) };
-        return if turn % 4 == 0 { pause } else { once(Deed::Kill(target)) };
+        return if turn.is_multiple_of(4) { pause } else { once(Deed::Kill(target)) };
     }
     match turn / 2 % 10 {
         0 => once(Deed::Cut(worker)),
