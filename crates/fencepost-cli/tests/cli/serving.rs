@@ -1,6 +1,10 @@
 //! `serve`: a store is never taken for new by itself, and a stop answers what is under way.
 
-use std::{fs, os::unix::net::UnixDatagram, process::Stdio};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixDatagram, process::CommandExt},
+    process::Stdio,
+};
 
 use crate::common::{Ran, Server, fencepost, until};
 
@@ -130,7 +134,37 @@ fn a_taken_port_is_found_before_a_store_is_made() {
 #[test]
 fn a_data_directory_that_cannot_be_made_is_a_failure_to_write() {
     serve(&["--init", "--data", "/proc/nowhere/data"]).exits(73);
-    serve(&["--init", "--data", "/dev/null/data"]).exits(73);
+}
+
+/// Whether there is a store is not known then, so a new one is not the cure.
+#[test]
+fn a_data_directory_that_cannot_be_looked_into_is_not_taken_for_an_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    for data in ["/dev/null/data", file.to_str().unwrap()] {
+        for init in [&[][..], &["--init"]] {
+            let ran = serve(&[&["--data", data], init].concat()).exits(78);
+            assert!(ran.stderr.contains("is not a directory") && !ran.stderr.contains("--init"), "{}", ran.stderr);
+        }
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+
+    let mut server = Server::start();
+    server.kill();
+    fs::set_permissions(server.data().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = place.path().join("fencepost");
+    fs::copy(fencepost().get_program(), &program).unwrap();
+    // A user that owns nothing. Whoever may not become another one looks at its own store, as before.
+    for init in [&[][..], &["--init"]] {
+        let mut command = std::process::Command::new(&program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(server.data()).args(init);
+        let Ok(output) = command.current_dir("/").uid(65_534).gid(65_534).output() else { return };
+        let ran = Ran::of(output).exits(77);
+        assert!(ran.stderr.contains("Permission denied") && !ran.stderr.contains("--init"), "{}", ran.stderr);
+    }
 }
 
 #[test]
