@@ -1,7 +1,7 @@
 //! Services that answer with nonsense, late, or not at all, and hooks that fail.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
     thread,
 };
@@ -48,6 +48,34 @@ fn says(answer: &'static str) -> String {
         request(&mut stream);
         let _ = stream.write_all(answer.as_bytes());
     })
+}
+
+/// Carries a request, as it comes, to a service, and back what is kept of the head of its answer.
+fn carry(mut stream: TcpStream, address: &str, keep: impl Fn(&str) -> bool) {
+    let Ok(mut service) = TcpStream::connect(address) else { return };
+    let (mut there, mut here) = (service.try_clone().unwrap(), stream.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = io::copy(&mut here, &mut there);
+        let _ = there.shutdown(Shutdown::Write);
+    });
+    let mut answer = Vec::new();
+    let _ = service.read_to_end(&mut answer);
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let kept: Vec<&str> = text.split("\r\n").filter(|line| keep(line)).collect();
+    let _ = stream.write_all(kept.join("\r\n").as_bytes());
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_service_that_takes_one_request_after_the_other_lets_the_new_owner_wait_and_passes() {
+    let bank = Bank::start("correct");
+    let address = bank.address().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/accounts/7", listener.local_addr().unwrap());
+    thread::spawn(move || listener.incoming().flatten().for_each(|stream| carry(stream, &address, |_| true)));
+    let report = prove(&url, &["--rounds", "2"]).exits(0).json();
+    assert_eq!(with(&report, "failed"), [] as [&str; 0], "{report:#}");
+    assert_eq!(of(&report, "half_sent")["note"], "the new owner waits until the late body is there");
 }
 
 #[test]
@@ -141,21 +169,8 @@ fn a_service_killed_in_mid_run_is_a_silence_and_the_rest_is_not_tried() {
 fn answers_without_a_verdict_are_found_and_everything_else_is_still_judged() {
     let bank = Bank::start("correct");
     let address = bank.address().to_owned();
-    let url = server(move |mut stream| {
-        // Half a request is carried too: both ways at one time, and the answer without its verdict.
-        let Ok(mut service) = TcpStream::connect(&address) else { return };
-        let (mut there, mut here) = (service.try_clone().unwrap(), stream.try_clone().unwrap());
-        thread::spawn(move || {
-            let _ = std::io::copy(&mut here, &mut there);
-            let _ = there.shutdown(Shutdown::Write);
-        });
-        let mut answer = Vec::new();
-        let _ = service.read_to_end(&mut answer);
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        let kept: Vec<&str> = text.split("\r\n").filter(|line| !line.starts_with("fencepost-verdict")).collect();
-        let _ = stream.write_all(kept.join("\r\n").as_bytes());
-        let _ = stream.shutdown(Shutdown::Both);
-    });
+    let without = |line: &str| !line.starts_with("fencepost-verdict");
+    let url = server(move |stream| carry(stream, &address, without));
     let report = prove(&url, &["--rounds", "2", "--also", "DELETE:/accounts/7"]).exits(1).json();
     assert_eq!(with(&report, "failed"), ["verdicts"], "{report:#}");
     assert_eq!(of(&report, "verdicts")["kind"], "answer");

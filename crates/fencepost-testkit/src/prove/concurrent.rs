@@ -1,10 +1,15 @@
 //! Old and new owner at one time: whatever order the service chose, one must explain every answer.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    pin::pin,
+    time::Duration,
+};
 
 use fencepost_core::Token;
 use fencepost_receiver::VerdictCode;
 use futures_util::future::{join, join_all};
+use tokio::time::timeout;
 
 use super::{
     message::{Answer, NoAnswer, Request},
@@ -21,6 +26,8 @@ const HALVES: usize = 2;
 const ALIKE: usize = 6;
 /// How often the new owner repeats a write that the service was too busy for.
 const TRIES: usize = 5;
+/// How long the new owner may have to wait for requests that are on their way only in half.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 const OVERTAKEN: Advice = Advice {
     meaning: "a stale write was applied after the new owner's: the check and the write are not one step",
@@ -127,12 +134,19 @@ impl<W: World> Stage<'_, W> {
             a
         };
         let new = async {
-            let answer = self.insisting(recorder, &b, &stands).await;
-            for (call, request, begun) in halves {
-                let answer = self.finish_quietly(&request, begun).await;
-                recorder.wrote(call, &answer);
+            let rest = async || {
+                let rest = halves.into_iter().map(|half| self.rest(recorder, half));
+                join_all(rest).await;
+            };
+            let mut written = pin!(self.insisting(recorder, &b, &stands));
+            match timeout(PATIENCE, &mut written).await {
+                Ok(answer) => {
+                    rest().await;
+                    answer
+                }
+                // It takes one request after the other, and waits for the rest of one that has begun.
+                Err(_) => join(rest(), written).await.1,
             }
-            answer
         };
         let (a, answer) = join(old(late), new).await;
         let answer = answer.map_err(|none| failed(Kind::Silence, "an answer", none.to_string(), SHUT_OUT))?;
@@ -164,6 +178,11 @@ impl<W: World> Stage<'_, W> {
         let call = recorder.called(Doing::Write, owner, Some(intent));
         let begun = self.begin(owner.name, &request).await?;
         Ok((call, request, begun))
+    }
+
+    async fn rest(&self, recorder: &Recorder, (call, request, begun): (u64, Request, W::Begun)) {
+        let answer = self.finish_quietly(&request, begun).await;
+        recorder.wrote(call, &answer);
     }
 
     async fn recorded(&self, recorder: &Recorder, owner: &Owner, intent: &Intent) -> Result<Answer, NoAnswer> {

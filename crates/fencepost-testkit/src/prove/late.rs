@@ -47,7 +47,7 @@ const PAUSED: Advice =
     Advice { meaning: "a process that stood still past the end of its lease has written all the same", fix: STALE.fix };
 
 /// How long the new owner may have to wait for a request that is on its way only in half.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 impl<W: World> Stage<'_, W> {
     pub(super) async fn first_write(&self) -> Step<Outcome> {
