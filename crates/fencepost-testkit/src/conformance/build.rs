@@ -107,7 +107,7 @@ impl Step {
         self.claimed(|claim| claim.domain = domain(name))
     }
 
-    pub(super) fn from_issuer(self, issuer: &'static str) -> Self {
+    pub(super) fn issued_by(self, issuer: &'static str) -> Self {
         self.claimed(|claim| claim.issuer = issuer)
     }
 

@@ -1,5 +1,7 @@
 //! The suite for receivers, told to the receivers there are, and to faulty ones, which it has to find out.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod example;
 mod file;
 mod memory;

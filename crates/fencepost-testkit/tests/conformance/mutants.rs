@@ -160,3 +160,22 @@ fn random_scripts_find_what_shows_in_a_sequence_of_calls() {
         assert!(failure.story.len() <= 6, "{what}: the story is not shrunk\n{failure}");
     }
 }
+
+/// The rows of a table in the documentation, where they are missing.
+#[test]
+fn the_tables_in_the_proofs_are_these() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proofs.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let of_toy = MUTANTS.iter().map(|(_, what, scenarios)| {
+        let scenarios: Vec<_> = scenarios.iter().map(|scenario| format!("`{scenario}`")).collect();
+        format!("| {what} | {} |", scenarios.join(", "))
+    });
+    let of_defects = sabotage::DEFECTS
+        .iter()
+        .map(|(receiver, defect, scenario)| format!("| {receiver} | `{defect}` | `{scenario}` |"));
+    let rows: Vec<String> = of_toy.chain(of_defects).collect();
+    let missing: Vec<_> = rows.iter().filter(|row| !page.contains(row.as_str())).collect();
+    assert!(missing.is_empty(), "docs/proofs.md lacks these rows: {missing:#?}");
+    let found = MUTANTS.len() - NOT_IN_SCRIPTS.len();
+    assert!(page.contains(&format!("Random scripts find {found} of them")), "docs/proofs.md: {found} by scripts");
+}

@@ -16,7 +16,7 @@ const CAUGHT: &str = "the scenario failed";
 const SURVIVED: &str = "the scenario passed";
 
 /// Receiver, defect, and the scenario that has to catch it.
-const DEFECTS: &[(&str, &str, &str)] = &[
+pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ("sqlite", "equal_token_refused", "an_equal_token_is_the_same_owner"),
     ("sqlite", "no_advance", "an_advance_raises_the_fence_and_never_lowers_it"),
     ("sqlite", "guard_dropped", "a_write_without_a_token_is_refused"),

@@ -70,7 +70,7 @@ pub(crate) fn a_refused_operation_is_not_recorded(teller: &Teller<'_>) -> Told {
     let mut stage = teller.stage()?;
     stage.then(advance("0.7"), Applied)?;
     stage.then(write("0.6", "a").operation("x"), StaleToken)?;
-    stage.then(write("0.9", "a").operation("x").from_issuer("other"), WrongIssuer)?;
+    stage.then(write("0.9", "a").operation("x").issued_by("other"), WrongIssuer)?;
     stage.then(write("0.7", "b").operation("x").request("another"), Applied)
 }
 

@@ -113,8 +113,8 @@ pub(crate) fn what_a_recovery_tells_binds_every_domain_and_only_rises(teller: &T
 /// Mutant: the issuer is not looked at.
 pub(crate) fn a_grant_of_another_issuer_changes_nothing(teller: &Teller<'_>) -> Told {
     let mut stage = teller.stage()?;
-    stage.then(write("0.9", "foreign").from_issuer("other"), WrongIssuer)?;
-    stage.then(advance("0.9").from_issuer("Prod"), WrongIssuer)?;
+    stage.then(write("0.9", "foreign").issued_by("other"), WrongIssuer)?;
+    stage.then(advance("0.9").issued_by("Prod"), WrongIssuer)?;
     stage.then(write("0.5", "a"), Applied)
 }
 

@@ -65,7 +65,7 @@ impl Running {
     }
 
     /// Everything up to the end: the writes applied, and whether one was stale.
-    fn to_the_end(&mut self) -> Result<(u64, bool), String> {
+    fn rest_of_it(&mut self) -> Result<(u64, bool), String> {
         let (mut applied, mut stale) = (0, false);
         loop {
             match self.next()? {
@@ -135,7 +135,7 @@ fn race(
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let watched = scope.spawn(|| never_goes_back(watcher.as_mut(), &done));
-        let ended = running.iter_mut().map(Running::to_the_end).collect::<Result<Vec<_>, String>>();
+        let ended = running.iter_mut().map(Running::rest_of_it).collect::<Result<Vec<_>, String>>();
         done.store(true, Ordering::Release);
         watched.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         ended
