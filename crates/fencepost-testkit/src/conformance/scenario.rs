@@ -32,7 +32,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 1, scripts: 60, steps: 40, threads: 4, rounds: 25, kills: 5 }
+        Self { seed: 1, scripts: 40, steps: 40, threads: 4, rounds: 25, kills: 5 }
     }
 }
 

@@ -84,6 +84,17 @@ pub(super) enum Ask {
     Reopen,
 }
 
+impl Ask {
+    /// The one domain that it is about.
+    pub(super) fn domain(&self) -> Option<&Domain> {
+        match self {
+            Self::Write(write) => Some(&write.target),
+            Self::Advance(claim) | Self::Read(claim) => Some(&claim.domain),
+            Self::Collect { .. } | Self::Tell { .. } | Self::Reopen => None,
+        }
+    }
+}
+
 /// A long name by its ends and its length.
 pub(super) fn short(text: &str) -> String {
     let count = text.chars().count();

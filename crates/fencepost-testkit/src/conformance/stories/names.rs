@@ -85,6 +85,7 @@ pub(crate) fn odd_and_long_domains_are_kept_apart(teller: &Teller<'_>) -> Told {
             let older = fencepost_core::Token::from_integer(older).expect("a token");
             stage.then(write_to(domain, older, "late"), StaleToken)?;
         }
+        stage.same_state()?;
     }
     Ok(())
 }
