@@ -26,6 +26,8 @@ pub const SESSION_WAITERS: usize = 10_000;
 /// Most requests that wait for a domain at one time without a session, which their grant would open. A place whose
 /// connection has gone counts until it is given up.
 pub const OPENING_WAITERS: usize = 10_000;
+/// Most calls that wait for the coordinator to take them, while its storage hangs; further ones are refused at once.
+pub const QUEUED_CALLS: u64 = 100_000;
 /// Most ended holds remembered for one session.
 pub const ENDED_HOLDS: usize = 10_000;
 /// How long an ended hold or lease is remembered.

@@ -17,6 +17,7 @@ use fencepost_core::{
         Fresh, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page, Query, QueueView, ReleaseRefusal, Released,
         SessionRefusal, SessionView, Ticket,
     },
+    limits,
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -139,7 +140,11 @@ impl Embedded {
         let (to, answer) = oneshot::channel();
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Relaxed));
         let call = Call { ticket, command, reply: Reply { received, to } };
-        self.shared.facts.queued.fetch_add(1, Relaxed);
+        if self.shared.facts.queued.fetch_add(1, Relaxed) >= limits::QUEUED_CALLS {
+            self.shared.facts.queued.fetch_sub(1, Relaxed);
+            let why = format!("{} calls wait for the storage already", limits::QUEUED_CALLS);
+            return Err(CallError::Unavailable { why, may_have_happened: false });
+        }
         if self.shared.to_writer.send(Message::Call(call)).is_err() {
             self.shared.facts.queued.fetch_sub(1, Relaxed);
             return Err(CallError::Unavailable { why: SHUT_DOWN.to_owned(), may_have_happened: false });

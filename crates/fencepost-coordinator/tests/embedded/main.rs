@@ -9,5 +9,7 @@ mod crash;
 mod directory;
 mod disk;
 mod history;
+mod mass_expiry;
 mod outage;
 mod start;
+mod traces;

@@ -1,8 +1,11 @@
 //! The store fails, hangs, or is taken away: what is answered, what is remembered, and how service resumes.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
 };
 
 use crate::common::{
@@ -18,6 +21,7 @@ use fencepost_coordinator::{
 use fencepost_core::{
     Reason,
     lease::{Claim, Filter, LeaseEnd},
+    limits,
 };
 
 async fn resumed(coordinator: &Embedded) {
@@ -332,6 +336,34 @@ async fn an_observer_hears_of_an_outage_once_and_of_its_end() {
     resumed(&coordinator).await;
     until("the end is told", || async { told.resumed.load(SeqCst) == 1 }).await;
     assert_eq!((told.committed.load(SeqCst), told.failed.load(SeqCst)), (1, 1));
+}
+
+/// Callers give up and come again while the storage hangs; what they left behind must not grow without end.
+/// Mutant: the number of queued calls not compared; the last call waits as well.
+#[tokio::test]
+async fn calls_that_pile_up_behind_a_storage_that_hangs_are_refused_from_a_limit_on() {
+    let store = MemoryStore::new();
+    let coordinator = store.open(Options::default()).unwrap();
+    let key = session(&coordinator, "a", 60_000).await;
+    store.inject(Fault::Stall);
+    let stuck = {
+        let (coordinator, wanted) = (coordinator.clone(), AcquireRequest::new(&key, domain("d"), request()));
+        tokio::spawn(async move { coordinator.acquire(wanted).await })
+    };
+    until("the commit hangs", || async { store.is_stalled() }).await;
+    // The first call may be among those that wait: upkeep meets the storage as well.
+    while coordinator.statistics().queued < limits::QUEUED_CALLS {
+        let mut gives_up = std::pin::pin!(coordinator.counts());
+        assert!(gives_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "nobody answers now");
+    }
+    let mut refused = std::pin::pin!(coordinator.counts());
+    let refused = refused.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    store.heal();
+    let Poll::Ready(refused) = refused else { panic!("one more call waits") };
+    assert!(is_unavailable(&refused, false), "{refused:?}");
+    stuck.await.unwrap().unwrap();
+    coordinator.counts().await.unwrap();
+    assert_eq!(coordinator.statistics().queued, 0);
 }
 
 /// The commit of the first one hangs while its process is otherwise alive; a second one takes the store over.

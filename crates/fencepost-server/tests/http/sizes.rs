@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use fencepost_server::Options;
+use fencepost_testkit::proxy::{Fault, Proxy};
 use serde_json::json;
 
-use crate::support::{TestServer, opening, request_id};
+use crate::support::{Client, TestServer, opening, request_id};
 
 #[tokio::test]
 async fn a_body_that_is_declared_too_large_is_refused_before_it_is_sent() {
@@ -116,6 +117,33 @@ async fn a_slow_client_is_cut_and_the_others_are_served() {
     if let Some((status, _)) = never_ends_its_head.head().await {
         assert_eq!(status, 408);
     }
+}
+
+/// A peer that went away without a word, as behind a network that is gone, looks like one that says nothing: from the
+/// beginning, after an answer, or behind a proxy that carries nothing any more.
+/// Mutant: without `header_read_timeout` in server.rs each of them takes a connection for ever.
+#[tokio::test]
+async fn connections_whose_peer_says_nothing_any_more_are_dropped() {
+    let quick = Options { head_timeout: Duration::from_millis(300), ..Options::default() };
+    let server = TestServer::with(quick).await;
+    let ping = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let proxy = Proxy::start(server.address, Vec::new()).await.unwrap();
+    let mut never_spoke = server.client().await;
+    let mut spoke_once = server.client().await;
+    assert_eq!(spoke_once.send(ping).await.status, 200);
+    let mut behind = Client::connect(proxy.address()).await;
+    assert_eq!(behind.send(ping).await.status, 200);
+    proxy.meanwhile(Some(Fault::SwallowRequest));
+    behind.write(ping.as_bytes()).await;
+    assert!(never_spoke.is_closed().await && spoke_once.is_closed().await);
+    let dropped = async {
+        // Who asks has the only connection that is left.
+        while !server.get("/metrics").await.utf8().contains("fencepost_http_connections 1\n") {
+            // bounded: the surrounding timeout ends it
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, dropped).await.expect("no connection is left behind");
 }
 
 #[tokio::test]
