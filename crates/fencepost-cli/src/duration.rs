@@ -60,7 +60,7 @@ fn shown(text: &str) -> String {
 /// Milliseconds as somebody would type them, exactly.
 pub(crate) fn as_typed(ms: u64) -> String {
     let units = [("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    let (unit, size) = units.into_iter().find(|(_, size)| ms >= *size && ms % size == 0).unwrap_or(("ms", 1));
+    let (unit, size) = units.into_iter().find(|(_, size)| ms >= *size && ms.is_multiple_of(*size)).unwrap_or(("ms", 1));
     if ms == 0 { "0s".to_owned() } else { format!("{}{unit}", ms / size) }
 }
 

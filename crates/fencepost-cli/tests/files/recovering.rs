@@ -53,13 +53,12 @@ fn status(shell: &Shell, resource: &str) -> Value {
     shell.run(&["status", resource, "--json"]).exits(0).json()
 }
 
-/// The file is gone and comes back as another one, as from a backup.
+/// The file is gone and comes back as another one, as from a backup. The old one stays under another name, so that the
+/// new one cannot get its inode.
 fn copied_back(shell: &Shell, name: &str) {
-    fs::copy(shell.path(name), shell.path("backup")).unwrap();
-    fs::remove_file(shell.path(name)).unwrap();
-    // Kept, so that the next file cannot get its inode.
-    fs::write(shell.path("in-between"), "x").unwrap();
-    fs::copy(shell.path("backup"), shell.path(name)).unwrap();
+    let kept = (0..).map(|number| shell.path(&format!("kept-{number}"))).find(|path| !path.exists()).unwrap();
+    fs::rename(shell.path(name), &kept).unwrap();
+    fs::copy(&kept, shell.path(name)).unwrap();
 }
 
 /// Mutant: the closed receiver's failure names no command.
