@@ -23,9 +23,10 @@ pub(crate) struct Orders {
     pub(crate) seed: u64,
     pub(crate) workers: usize,
     pub(crate) chaos_blocks: usize,
-    /// Subjects of scenes: overtaken, neck and neck.
+    /// Subjects of scenes, by their numbers.
     pub(crate) overtakes: Vec<usize>,
     pub(crate) races: Vec<usize>,
+    pub(crate) kills: Vec<usize>,
     pub(crate) copy_back: bool,
     /// Nothing of all that, but a wall clock that jumps.
     pub(crate) only_the_clock: bool,
@@ -39,7 +40,8 @@ impl Orders {
     pub(crate) fn scenes(&self) -> Vec<Scene> {
         let scenes = self.overtakes.iter().copied().map(Scene::Overtake);
         let races = self.races.iter().copied().map(Scene::NeckAndNeck);
-        scenes.chain(races).chain(self.copy_back.then_some(Scene::CopyBack)).collect()
+        let kills = self.kills.iter().copied().map(Scene::KillInTheAct);
+        scenes.chain(races).chain(kills).chain(self.copy_back.then_some(Scene::CopyBack)).collect()
     }
 }
 

@@ -34,6 +34,7 @@ fn everything(seed: u64) -> Orders {
         chaos_blocks: 8,
         overtakes: (0..6).collect(),
         races: vec![0, 1],
+        kills: vec![2],
         copy_back: true,
         only_the_clock: false,
         defect: None,
@@ -90,9 +91,8 @@ fn as_long_as_asked() {
     eprintln!("{rounds} rounds in {} s\n{all}", began.elapsed().as_secs());
 }
 
-/// The deliberate defects that a run shows. Two do not show here: an answer before the commit needs a kill between the
-/// two, which the kill loop of `fencepost-coordinator` aims at; heartbeats on the worker's own runtime cost leases and no
-/// promise, which the demo measures.
+/// The deliberate defects that a run shows. One does not show here: heartbeats on the worker's own runtime cost leases and
+/// no promise, which the demo measures.
 #[cfg(feature = "sabotage")]
 mod defects {
     use super::*;
@@ -104,7 +104,7 @@ mod defects {
     }
 
     fn nothing() -> Orders {
-        Orders { overtakes: Vec::new(), races: Vec::new(), copy_back: false, ..everything(1) }
+        Orders { overtakes: Vec::new(), races: Vec::new(), kills: Vec::new(), copy_back: false, ..everything(1) }
     }
 
     #[test]
@@ -115,6 +115,11 @@ mod defects {
     #[test]
     fn a_row_checked_outside_the_transaction_is_noticed() {
         is_found("check_outside_transaction", Orders { races: vec![0, 0, 0], ..nothing() }, "no order");
+    }
+
+    #[test]
+    fn a_grant_that_leaves_before_the_commit_is_noticed() {
+        is_found("reply_before_fsync", Orders { kills: vec![2, 3, 2, 3], ..nothing() }, "two leases were held");
     }
 
     #[test]

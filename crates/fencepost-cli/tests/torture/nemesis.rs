@@ -180,7 +180,7 @@ impl Nemesis {
     }
 
     /// False where it cannot be done here.
-    fn perform(&mut self, deed: Deed) -> bool {
+    pub(crate) fn perform(&mut self, deed: Deed) -> bool {
         match deed {
             Deed::Stop(Target::Worker(index)) => {
                 self.wait_until_it_thinks(index);

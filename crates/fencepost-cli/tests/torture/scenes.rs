@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_testkit::torture::Scene;
+use fencepost_testkit::torture::{Deed, Scene, Target};
 
 use crate::{
     nemesis::Nemesis,
     subject::{SUBJECTS, Subject},
+    worker::TTL_MS,
 };
 
 /// How long to wait for a scene to get on, before it is begun again.
@@ -18,6 +19,7 @@ impl Nemesis {
         let (name, subject) = match scene {
             Scene::Overtake(number) => ("overtake", SUBJECTS[number]),
             Scene::NeckAndNeck(number) => ("neck and neck", SUBJECTS[number]),
+            Scene::KillInTheAct(number) => ("kill in the act", SUBJECTS[number]),
             Scene::CopyBack => return self.play_copying_back(),
         };
         self.tell(format!("{name}: {}", subject.label));
@@ -25,6 +27,7 @@ impl Nemesis {
             let played = match scene {
                 Scene::Overtake(_) => self.overtake(subject),
                 Scene::NeckAndNeck(_) => self.neck_and_neck(subject),
+                Scene::KillInTheAct(_) => self.kill_in_the_act(subject),
                 Scene::CopyBack => return,
             };
             self.clear_the_stage(subject);
@@ -78,13 +81,34 @@ impl Nemesis {
         Some(())
     }
 
+    /// A has just been granted the domain when the server is killed. While A believes in its lease nobody else gets it:
+    /// what the checker makes of the times during which they believed tells.
+    fn kill_in_the_act(&mut self, subject: Subject) -> Option<()> {
+        let hold = format!("hold.{}", subject.label);
+        self.gates.put(&hold);
+        self.gates.write("focus", subject.label);
+        let holder = self.somebody_at(subject, None)?;
+        self.perform(Deed::Kill(Target::Server));
+        self.perform(Deed::Restart);
+        // Somebody else comes at once where the grant is forgotten, and otherwise not before the holder's time is over.
+        let until = Instant::now() + Duration::from_millis(TTL_MS / 2);
+        while Instant::now() < until && self.at(subject, Some(&holder)).is_none() {
+            // bounded: by the line above
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.gates.take_away(&hold);
+        self.gone_from(subject, &holder)
+    }
+
     /// A worker, other than this one, that has read and stands before its write.
     fn somebody_at(&self, subject: Subject, other: Option<&str>) -> Option<String> {
+        self.soon(|| self.at(subject, other))
+    }
+
+    fn at(&self, subject: Subject, other: Option<&str>) -> Option<String> {
         let living = self.worker_names();
-        self.soon(|| {
-            let waiting = self.gates.all(&format!("at.{}.", subject.label)).into_iter();
-            waiting.filter(|name| living.contains(name)).find(|name| Some(name.as_str()) != other)
-        })
+        let waiting = self.gates.all(&format!("at.{}.", subject.label)).into_iter();
+        waiting.filter(|name| living.contains(name)).find(|name| Some(name.as_str()) != other)
     }
 
     fn gone_from(&self, subject: Subject, name: &str) -> Option<()> {

@@ -136,6 +136,17 @@ impl Store {
         files.chain([("database".to_owned(), self.database.receiver().seen().greatest())]).collect()
     }
 
+    /// Lets go of the database. What was seen of it stays known.
+    pub(crate) fn close(&mut self) {
+        self.database = SqliteFile::with_receiver(database(&self.root), self.database.receiver().clone());
+        self.connection = Connection::open_in_memory().unwrap();
+    }
+
+    /// Opens the database again.
+    pub(crate) fn reopen(&mut self) {
+        self.connection = self.database.connect().unwrap();
+    }
+
     /// Takes note of counters that others have seen.
     pub(crate) fn note(&self, seen: &BTreeMap<String, u64>) {
         for (name, counter) in seen {

@@ -177,11 +177,14 @@ impl Worker {
         }
     }
 
-    /// Does nothing, and says so, and what it has seen, until it may go on.
-    fn be_quiet(&self) {
+    /// Does nothing, and says so, and what it has seen, until it may go on. It has nothing open meanwhile: SQLite itself
+    /// asks for that of whoever copies a database back, because a kept connection may go on with pages from before.
+    fn be_quiet(&mut self) {
+        self.store.close();
         let name = format!("quiet.{}", self.orders.name());
         self.gates.write(&name, &serde_json::to_string(&self.store.seen()).unwrap());
         self.gates.stand("quiet", Some("stop"));
+        self.store.reopen();
         self.gates.take_away(&name);
         if let Some(seen) = self.gates.text("seen") {
             self.store.note(&serde_json::from_str(&seen).unwrap());

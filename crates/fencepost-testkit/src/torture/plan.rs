@@ -132,6 +132,8 @@ pub enum Scene {
     Overtake(usize),
     /// A has read and is stopped; A writes at the very moment at which B's acquire raises the fence.
     NeckAndNeck(usize),
+    /// A has just been granted the domain: the server is killed at once, and started again. The grant has to be there.
+    KillInTheAct(usize),
     /// Every resource is copied back to an earlier state, noticed, and recovered.
     CopyBack,
 }
