@@ -4,7 +4,14 @@ use std::{
     fs,
     os::unix::{fs::PermissionsExt, net::UnixDatagram, process::CommandExt},
     process::Stdio,
+    sync::Arc,
 };
+
+use fencepost_coordinator::{
+    AcquireRequest, Coordinator,
+    embedded::{Embedded, InitOptions, Options, testing::ManualWallClock},
+};
+use fencepost_core::{Domain, Epoch, Holder, RequestId, Sequence, Ttl};
 
 use crate::common::{Ran, Server, fencepost, until};
 
@@ -245,4 +252,58 @@ fn an_epoch_past_the_last_one_is_refused() {
     let ran = serve(&["--init", "--epoch", "1048576", "--data", data.to_str().unwrap()]).exits(64);
     assert!(ran.stderr.contains("epoch: must be 0 to 1048575, found 1048576"), "{}", ran.stderr);
     serve(&["--init", "--epoch", "-1", "--data", data.to_str().unwrap()]).exits(64);
+}
+
+/// A store with three numbers left, of an epoch of its own: its clock once stood 278 years ahead, and one number of a
+/// block was used then.
+fn nearly_used_up(data: &std::path::Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let wall = ManualWallClock::new(Sequence::MAX.get() - 10_003);
+    let init = InitOptions {
+        epoch: Some(Epoch::new(9).unwrap()),
+        wall_clock: Some(Arc::new(ManualWallClock::new(0))),
+        ..InitOptions::default()
+    };
+    Embedded::init(data, init).unwrap();
+    let options = Options { wall_clock: Some(Arc::new(wall)), push_far: true, ..Options::default() };
+    let coordinator = Embedded::open(data, options).unwrap();
+    runtime.block_on(async {
+        let key = coordinator.open_session(Holder::new("early").unwrap(), Ttl::default()).await.unwrap().answer.key();
+        let (domain, request) = (Domain::new("early").unwrap(), RequestId::from_bytes([0xe; 16]));
+        coordinator.acquire(AcquireRequest::new(&key, domain, request)).await.unwrap();
+        coordinator.end_session(&key).await.unwrap();
+        coordinator.shutdown().await;
+    });
+}
+
+/// Mutant: `Sequence::next` that begins again at one.
+#[test]
+fn at_the_end_of_its_numbers_it_refuses_by_name_and_begins_no_epoch_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    nearly_used_up(&data);
+    let mut command = fencepost();
+    command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--data"]).arg(&data).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let shells: Vec<_> = (0..8).map(|_| crate::common::Shell::at(ready["url"].as_str().unwrap())).collect();
+    let mut granted = 0;
+    let refused = loop {
+        let ran = shells[granted].run(&["acquire", &format!("d/{granted}"), "--ttl", "60s", "--json"]);
+        if ran.code != Some(0) {
+            break ran.exits(69).problem();
+        }
+        assert_eq!(ran.json()["epoch"], 9);
+        granted += 1;
+    };
+    assert!(granted > 0, "{refused}");
+    assert_eq!((&refused["code"], &refused["may_have_happened"]), (&"token_space_exhausted".into(), &false.into()));
+    shells[0].run(&["renew"]).exits(0);
+    shells[0].run(&["release"]).exits(0);
+    shells[7].run(&["ls"]).exits(0);
+    shells[7].run(&["acquire", "again"]).exits(69);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
