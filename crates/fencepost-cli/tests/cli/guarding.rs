@@ -164,7 +164,11 @@ fn a_copied_back_database_is_closed() {
     guard(&shell, &resource).exits(0);
     std::fs::copy(shell.path("x.db"), shell.path("y.db")).unwrap();
     let copy = shell.run(&["status", "sqlite:y.db"]).exits(81);
-    assert!(copy.stderr.contains("other_incarnation") && copy.stderr.contains("fencepost recover sqlite:y.db"), "{}", copy.stderr);
+    assert!(
+        copy.stderr.contains("other_incarnation") && copy.stderr.contains("fencepost recover sqlite:y.db"),
+        "{}",
+        copy.stderr
+    );
     assert!(copy.stdout.contains("closed: other_incarnation"));
     guard(&shell, "sqlite:y.db").exits(81);
     shell.run(&["unguard", "sqlite:y.db", "invoice"]).exits(81);
