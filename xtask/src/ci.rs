@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     command::{Stream, cargo, on_path, run as run_command, watch},
+    fuzz,
     servers::{self, Program},
     skips::Skips,
     tidy, tools,
@@ -28,6 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: "programs the tests need", run: programs },
     Step { name: "tests", run: tests },
     Step { name: "doc tests", run: doc_tests },
+    Step { name: "fuzzing", run: |root, _| fuzz::fuzz(root, fuzz::Amount::Bounded, None) },
     Step { name: "docs", run: docs },
     Step { name: "tidy", run: |root, _| Ok(vec![tidy::run(root)?]) },
     Step { name: "licences", run: licences },
@@ -90,6 +92,7 @@ fn summary(done: &[Done], skipped: &[String]) -> String {
 
 fn format(root: &Path, _: &Skips) -> Result<Told> {
     run_command(cargo(root).args(["fmt", "--all", "--check"]))?;
+    run_command(cargo(root).args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
     Ok(Told::new())
 }
 

@@ -2,12 +2,13 @@
 //! says whether a change is good, `cargo xtask tidy` the part of it that no compiler checks.
 //!
 //! Steps and checks are small and independent. A check is a pure function over the texts of the repository
-//! (`tidy::Tree`), so its tests run on made-up trees; only `ci`, `bench`, `torture`, `command`,
+//! (`tidy::Tree`), so its tests run on made-up trees; only `ci`, `bench`, `fuzz`, `torture`, `command`,
 //! `tools` and `servers` touch the machine.
 
 mod bench;
 mod ci;
 mod command;
+mod fuzz;
 mod servers;
 mod skips;
 mod tidy;
@@ -57,6 +58,17 @@ enum Chore {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Give every parser and the decision inputs that a machine makes up, each target for a while
+    Fuzz {
+        /// For how long each, e.g. 90s or 10m
+        #[arg(long = "for", default_value = "60s", value_parser = seconds)]
+        seconds: u64,
+        /// Only this target
+        target: Option<String>,
+        /// Then keep in the corpus what reaches something new, and no more
+        #[arg(long, conflicts_with = "target")]
+        keep: bool,
+    },
     /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
     Tidy,
 }
@@ -68,6 +80,8 @@ fn main() -> ExitCode {
         Chore::Bench { arguments } => bench::run(root, &arguments),
         Chore::Simulate { seconds, seed, trace } => simulate(root, seconds, seed, trace),
         Chore::Torture { seconds, seed } => torture::torture(root, seconds, seed),
+        Chore::Fuzz { seconds, target, keep } => fuzz::fuzz(root, fuzz::Amount::Seconds(seconds), target.as_deref())
+            .and_then(|_| if keep { fuzz::minimise(root) } else { Ok(()) }),
         Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
     };
     match outcome {

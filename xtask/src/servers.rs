@@ -15,6 +15,8 @@ pub(crate) enum Program {
     Etcd,
     /// Redis, a peer in the benchmarks.
     Redis,
+    /// The compiler that libFuzzer is built with.
+    Cxx,
     /// Drops packets in the torture's own network namespace.
     Nft,
     /// Steps the wall clock of the torture's processes.
@@ -27,6 +29,7 @@ impl Program {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd",
             Self::Redis => "redis-server",
+            Self::Cxx => "c++",
             Self::Nft => "nft",
             Self::Faketime => "faketime",
         }
@@ -37,6 +40,7 @@ impl Program {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd-server",
             Self::Redis => "redis-server",
+            Self::Cxx => "g++",
             Self::Nft => "nftables",
             Self::Faketime => "faketime",
         }

@@ -1,0 +1,13 @@
+use fencepost_core::lease::{Leases, Record, Snapshot};
+
+/// Bytes in the place of a log row or a snapshot: they are read or refused. What is read is written as the same bytes,
+/// or it was not what a coordinator writes.
+pub fn log(bytes: &[u8]) {
+    let _ = postcard::from_bytes::<Vec<Record>>(bytes);
+    if let Ok(snapshot) = postcard::from_bytes::<Snapshot>(bytes) {
+        let first = postcard::to_allocvec(&Leases::from_snapshot(snapshot).snapshot()).expect("a snapshot is encoded");
+        let again = postcard::from_bytes::<Snapshot>(&first).expect("what was written is read");
+        let second = postcard::to_allocvec(&Leases::from_snapshot(again).snapshot()).expect("a snapshot is encoded");
+        assert_eq!(first, second, "a state changes by being written and read");
+    }
+}

@@ -1,0 +1,51 @@
+use std::{fmt::Display, str::FromStr};
+
+use fencepost_core::{
+    Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RequestId, Secret, SessionId, Token, limits,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Names, numbers and grants as people and programs write them: what is taken says the same when it is written again.
+pub fn names(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    verbatim::<Domain>(text, limits::DOMAIN_BYTES);
+    verbatim::<Holder>(text, limits::HOLDER_BYTES);
+    verbatim::<Issuer>(text, limits::ISSUER_BYTES);
+    verbatim::<OperationId>(text, limits::OPERATION_ID_BYTES);
+    verbatim::<Reason>(text, limits::REASON_BYTES);
+    again::<LeaseId>(text);
+    again::<SessionId>(text);
+    again::<RequestId>(text);
+    let _ = text.parse::<Secret>();
+    if let Ok(token) = text.parse::<Token>() {
+        assert!(token.as_i64() > 0, "{text:?} is token {token}");
+        assert_eq!(token.to_string().parse::<Token>().as_ref(), Ok(&token), "{text:?}");
+        assert_eq!(Token::new(token.epoch(), token.sequence()).as_ref(), Ok(&token), "{text:?}");
+        assert!(u32::from(token.epoch()) <= u32::from(Epoch::MAX));
+        json(&token);
+    }
+    if let Ok(grant) = serde_json::from_slice::<Grant>(bytes) {
+        assert!(grant.token.as_i64() > 0);
+        json(&grant);
+    }
+}
+
+/// A name is taken as it is: never cut, never normalised.
+fn verbatim<T: FromStr + Display>(text: &str, most: usize) {
+    if let Ok(name) = text.parse::<T>() {
+        assert_eq!(name.to_string(), text);
+        assert!((1..=most).contains(&text.len()), "{} bytes", text.len());
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+    }
+}
+
+fn again<T: FromStr + Display + PartialEq>(text: &str) {
+    if let Ok(id) = text.parse::<T>() {
+        assert!(id.to_string().parse::<T>().is_ok_and(|same| same == id), "{text:?}");
+    }
+}
+
+fn json<T: Serialize + DeserializeOwned + PartialEq>(value: &T) {
+    let text = serde_json::to_string(value).expect("it has a JSON form");
+    assert!(serde_json::from_str::<T>(&text).is_ok_and(|same| same == *value), "{text}");
+}
