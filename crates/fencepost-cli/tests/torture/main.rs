@@ -99,12 +99,19 @@ mod defects {
 
     #[track_caller]
     fn is_found(defect: &str, orders: Orders, what: &str) {
-        let verdict = torture(&Orders { defect: Some(defect.to_owned()), chaos_blocks: 1, ..orders });
+        let verdict = torture(&Orders { defect: Some(defect.to_owned()), ..orders });
         assert!(verdict.broken.iter().any(|broken| broken.contains(what)), "{defect} goes unnoticed\n{verdict}");
     }
 
     fn nothing() -> Orders {
-        Orders { overtakes: Vec::new(), races: Vec::new(), kills: Vec::new(), copy_back: false, ..everything(1) }
+        Orders {
+            overtakes: Vec::new(),
+            races: Vec::new(),
+            kills: Vec::new(),
+            copy_back: false,
+            chaos_blocks: 1,
+            ..everything(1)
+        }
     }
 
     #[test]
@@ -119,17 +126,17 @@ mod defects {
 
     #[test]
     fn a_grant_that_leaves_before_the_commit_is_noticed() {
-        is_found("reply_before_fsync", Orders { kills: vec![2, 3, 2, 3], ..nothing() }, "two leases were held");
+        is_found("reply_before_fsync", Orders { kills: [2, 3].repeat(4), ..nothing() }, "two leases were held");
     }
 
     #[test]
     fn a_receiver_that_refuses_an_equal_token_is_noticed() {
-        is_found("equal_token_refused", nothing(), "a rightful holder was refused");
+        is_found("equal_token_refused", Orders { chaos_blocks: 2, ..nothing() }, "a rightful holder was refused");
     }
 
     #[test]
     fn a_receiver_that_looks_at_staleness_before_its_records_is_noticed() {
-        is_found("replay_after_staleness", nothing(), "stale");
+        is_found("replay_after_staleness", Orders { chaos_blocks: 4, ..nothing() }, "stale");
     }
 
     #[test]

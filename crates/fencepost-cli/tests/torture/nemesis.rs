@@ -309,6 +309,10 @@ impl Nemesis {
         self.send(Target::Worker(self.index_of(name)), Signal::CONT);
     }
 
+    pub(crate) fn server_pid(&self) -> u32 {
+        self.server.pid()
+    }
+
     fn index_of(&self, name: &str) -> usize {
         name[1..].split('.').next().and_then(|index| index.parse().ok()).unwrap()
     }

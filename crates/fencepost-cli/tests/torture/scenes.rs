@@ -86,10 +86,12 @@ impl Nemesis {
     fn kill_in_the_act(&mut self, subject: Subject) -> Option<()> {
         let hold = format!("hold.{}", subject.label);
         self.gates.put(&hold);
+        self.gates.write("victim", &self.server_pid().to_string());
         self.gates.write("focus", subject.label);
-        let holder = self.somebody_at(subject, None)?;
+        let holder = self.somebody_at(subject, None);
         self.perform(Deed::Kill(Target::Server));
         self.perform(Deed::Restart);
+        let holder = holder?;
         // Somebody else comes at once where the grant is forgotten, and otherwise not before the holder's time is over.
         let until = Instant::now() + Duration::from_millis(TTL_MS / 2);
         while Instant::now() < until && self.at(subject, Some(&holder)).is_none() {
@@ -136,6 +138,7 @@ impl Nemesis {
             self.gates.take_away(&format!("{gate}.{}", subject.label));
         }
         self.gates.take_away("focus");
+        self.gates.take_away("victim");
         for prefix in ["go.", "at.", "advancing."] {
             for name in self.gates.all(prefix) {
                 self.gates.take_away(&format!("{prefix}{name}"));

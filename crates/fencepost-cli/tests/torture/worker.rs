@@ -24,7 +24,7 @@ use fencepost_testkit::{
     history::{Answer, Doing},
     torture::{Discipline, Random, Recorder, now_us},
 };
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
@@ -286,6 +286,7 @@ impl Worker {
         };
         match held {
             Ok(held) => {
+                self.kill_the_server_where_asked(subject);
                 let lease = held.lease();
                 with(&self.history, |recorder| {
                     // Read first: the deadline is at least that far from this moment.
@@ -302,6 +303,17 @@ impl Worker {
                 with(&self.history, |recorder| recorder.answer(call, Answer::Unknown, |_| {}));
                 Err(why)
             }
+        }
+    }
+
+    /// In a scene: nobody else is as near to the moment after an answer.
+    fn kill_the_server_where_asked(&self, subject: Subject) {
+        if !self.gates.is_there(&format!("hold.{}", subject.label)) {
+            return;
+        }
+        if let Some(pid) = self.gates.text("victim").and_then(|text| text.parse().ok()).and_then(Pid::from_raw) {
+            self.gates.take_away("victim");
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 
