@@ -131,8 +131,19 @@ impl Rejection {
     #[must_use]
     pub fn presented(&self) -> Option<Token> {
         match *self {
-            Self::UnknownEpoch { presented, known: _ } => Some(presented),
-            _ => self.stale().map(|stale| stale.presented),
+            Self::UnknownEpoch { presented, known: _ } | Self::Stale { presented, least_accepted: _, by: _ } => {
+                Some(presented)
+            }
+            Self::Closed(_)
+            | Self::Missing
+            | Self::WrongDomain
+            | Self::WrongContract
+            | Self::WrongIssuer
+            | Self::Unverified
+            | Self::OperationConflict
+            | Self::OperationInProgress
+            | Self::OperationTooOld
+            | Self::NotCurrent => None,
         }
     }
 

@@ -8,6 +8,7 @@ impl Step<'_> {
     /// Does what time has brought, in the order in which it was due.
     pub(super) fn expire(&mut self) {
         self.forget();
+        self.state.drop_void_timers();
         while let Some(Reverse((at, _))) = self.state.timers.peek() {
             if *at > self.now {
                 break;

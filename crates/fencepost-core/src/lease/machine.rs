@@ -12,7 +12,7 @@ const BLOCK: u64 = 10_000;
 /// The coordinator's state and its rules.
 #[derive(Clone, Debug)]
 pub struct Leases {
-    state: State,
+    pub(super) state: State,
 }
 
 /// What a start of the coordinator brings.

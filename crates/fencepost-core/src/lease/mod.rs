@@ -66,3 +66,6 @@ pub use machine::{Leases, Start};
 pub use output::{Event, EventKind, Output, Spoken};
 pub use record::{Hold, Record};
 pub use state::Snapshot;
+
+#[cfg(test)]
+mod queue_tests;

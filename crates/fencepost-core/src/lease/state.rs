@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) ended_sessions: Remembered<SessionId, EndedSessionMemo>,
     pub(super) waiting: Map<Ticket, (Domain, RequestId)>,
     pub(super) timers: BinaryHeap<Reverse<(Moment, Timer)>>,
+    /// How few timers there have been since the void ones were last dropped.
+    timers_least: usize,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,6 +175,9 @@ pub(super) struct Remembered<K, V> {
     order: VecDeque<(Moment, K)>,
 }
 
+/// How many timers may be void without anybody looking.
+const TIMERS_SPARE: usize = 4_096;
+
 /// How many ended leases, and how many ended sessions, are remembered at most.
 const REMEMBERED: usize = 10_000;
 
@@ -252,6 +257,7 @@ impl State {
             ended_sessions: Remembered::new(),
             waiting: Map::default(),
             timers: BinaryHeap::new(),
+            timers_least: 0,
         }
     }
 
@@ -295,6 +301,28 @@ impl State {
             }
             self.schedule_session(id);
         }
+        self.schedule_places();
+    }
+
+    /// Drops the timers that nothing is due by any more, when they may be most of them. A retry that takes a place over,
+    /// and a connection that goes, leave one each, which would else stay for as long as the wait that was asked for.
+    ///
+    /// That is worth its while: since the last time there were about as many new timers as this looks at.
+    pub(super) fn drop_void_timers(&mut self) {
+        self.timers_least = self.timers_least.min(self.timers.len());
+        if self.timers.len() <= 2 * self.timers_least + self.places.len() + TIMERS_SPARE {
+            return;
+        }
+        let sessions = &self.sessions;
+        self.timers.retain(|Reverse((at, timer))| match timer {
+            Timer::Session(id) => sessions.get(id).is_some_and(|session| session.timer == Some(*at)),
+            Timer::Reservation(_) | Timer::Wait(..) => false,
+        });
+        self.schedule_places();
+        self.timers_least = self.timers.len();
+    }
+
+    fn schedule_places(&mut self) {
         for (domain, place) in &self.places {
             if let Some(reservation) = place.reserved {
                 self.timers.push(Reverse((reservation.until, Timer::Reservation(domain.clone()))));
