@@ -15,7 +15,10 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::{
     OpenError,
     lock::{DirectoryLock, LOCK_FILE, LockFailure},
-    store::sqlite::{DATABASE_FILE, SqliteStore},
+    store::{
+        FileId,
+        sqlite::{DATABASE_FILE, SqliteStore},
+    },
 };
 
 /// What SQLite keeps beside a database, as the ends of its names. A transaction may be in any of them.
@@ -47,6 +50,11 @@ pub(super) fn look(dir: &Path) -> Result<Holding, OpenError> {
     }
     let database = dir.join(DATABASE_FILE);
     match fs::symlink_metadata(&database) {
+        // The write-ahead log lies beside what the link leads to, and everything here looks for it beside the link.
+        Ok(found) if found.is_symlink() => {
+            let why = "is a symbolic link; name the directory that the store itself lies in";
+            return Err(unreadable(&database, io::Error::other(why)));
+        }
         Ok(_) => return Ok(Holding::Store),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(unreadable(&database, error)),
@@ -55,6 +63,12 @@ pub(super) fn look(dir: &Path) -> Result<Holding, OpenError> {
         Some(left) => Err(damaged(dir, format!("{DATABASE_FILE} is missing, but {left} is there"))),
         None => Ok(Holding::Nothing),
     }
+}
+
+/// Which file the database of a directory is at present.
+pub(super) fn identity(dir: &Path) -> Result<FileId, OpenError> {
+    let database = dir.join(DATABASE_FILE);
+    FileId::of(&database).map_err(|error| unreadable(&database, error))
 }
 
 /// Checks that a directory's database is a whole one of ours that this process may read and write. Only for whoever has
@@ -99,15 +113,22 @@ fn files(dir: &Path) -> impl Iterator<Item = PathBuf> {
     [""].into_iter().chain(COMPANIONS).map(move |end| dir.join(format!("{DATABASE_FILE}{end}")))
 }
 
-/// Makes a directory for its owner only, and its name durable. One that is there already keeps its mode.
+/// Makes a directory for its owner only, and its name durable. One that is there already keeps its mode; its name is
+/// made durable all the same, because an init that was killed may have made it.
 pub(super) fn create_private(dir: &Path) -> Result<(), OpenError> {
     let missing: Vec<&Path> =
         dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|error| unreadable(dir, error))?;
-    for path in missing.into_iter().filter_map(Path::parent) {
+    let is_new = !missing.is_empty();
+    let named = if is_new { missing } else { vec![dir] };
+    for path in named.into_iter().filter_map(Path::parent) {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        sync(path).map_err(|error| unreadable(path, error))?;
+        match sync(path) {
+            // Whoever may not read the place has not made the directory there: that was somebody else's to make durable.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && !is_new => {}
+            synced => synced.map_err(|error| unreadable(path, error))?,
+        }
     }
     Ok(())
 }

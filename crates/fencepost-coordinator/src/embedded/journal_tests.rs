@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{
     journal::Journal,
-    store::{Row, Store, StoreError, sqlite::SqliteStore},
+    store::{FileId, Row, Store, StoreError, sqlite::SqliteStore},
     testing::MemoryStore,
 };
 
@@ -26,7 +26,7 @@ fn stores() -> (TempDir, Vec<Named>) {
 fn sqlite(dir: &Path) -> Box<dyn Store> {
     let path = dir.join(super::store::sqlite::DATABASE_FILE);
     SqliteStore::create(&path, &Issuer::new("test").unwrap(), Epoch::ZERO, 7, &|_| {}).unwrap();
-    Box::new(SqliteStore::open(&path).unwrap())
+    Box::new(SqliteStore::open(&path, FileId::of(&path).unwrap(), &|_| {}).unwrap())
 }
 
 fn hold(byte: u8) -> Hold {
@@ -191,7 +191,8 @@ fn a_snapshot_counts_from_its_adoption_on_and_only_what_it_covers_is_trimmed() {
 fn a_file_that_may_not_grow_takes_no_commit_keeps_what_it_has_and_goes_on_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     drop(sqlite(dir.path()));
-    let mut store = SqliteStore::open(&dir.path().join(super::store::sqlite::DATABASE_FILE)).unwrap();
+    let path = dir.path().join(super::store::sqlite::DATABASE_FILE);
+    let mut store = SqliteStore::open(&path, FileId::of(&path).unwrap(), &|_| {}).unwrap();
     let start = store.take_start().unwrap();
     store.limit_pages(20).unwrap();
     let bytes = vec![7; 5_000];

@@ -13,14 +13,14 @@ use fencepost_core::{
 use super::{
     BootClock, Clock, Embedded, Options,
     clock::moment,
-    directory::{Holding, damaged, examine, lock, look, narrow},
+    directory::{Holding, damaged, examine, identity, lock, look, narrow, sync, unreadable},
     facts::{Facts, StopMark, Unobserved},
     handle::Shared,
     journal::Journal,
     lock::DirectoryLock,
     options::wall_clock,
     store::{
-        Store, StoreError,
+        FileId, Store, StoreError,
         sqlite::{DATABASE_FILE, OpenFailure, SqliteStore},
     },
     upkeep::Upkeeper,
@@ -146,14 +146,7 @@ impl Embedded {
     /// # Errors
     /// When there is nothing to open, another process has it, or it is damaged.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        let dir = dir.as_ref();
-        if look(dir)? == Holding::Nothing {
-            return Err(OpenError::NotInitialised { dir: dir.to_owned() });
-        }
-        let lock = lock(dir)?;
-        examine(dir)?;
-        narrow(dir);
-        Self::start(open_sqlite(dir)?, Some(lock), options, dir)
+        open_telling(dir.as_ref(), options, &|_| {})
     }
 
     /// Opens a directory although another process may have it open, which is thereby deposed. For tests of just that.
@@ -163,7 +156,7 @@ impl Embedded {
     #[doc(hidden)]
     pub fn open_without_lock(dir: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let dir = dir.as_ref();
-        Self::start(open_sqlite(dir)?, None, options, dir)
+        Self::start(open_sqlite(dir, identity(dir)?, &|_| {})?, None, options, dir)
     }
 
     /// Starts on any store; `name` stands for it in errors.
@@ -260,8 +253,25 @@ impl Push {
     }
 }
 
-fn open_sqlite(dir: &Path) -> Result<Box<dyn Store>, OpenError> {
-    match SqliteStore::open(&dir.join(DATABASE_FILE)) {
+/// Opens, and names each step when it is done.
+pub(super) fn open_telling(dir: &Path, options: Options, done: &dyn Fn(&str)) -> Result<Embedded, OpenError> {
+    if look(dir)? == Holding::Nothing {
+        return Err(OpenError::NotInitialised { dir: dir.to_owned() });
+    }
+    // Noted before the lock is taken, so that a directory that comes in between is not served under the lock of another.
+    let noted = identity(dir)?;
+    done("noted");
+    let lock = lock(dir)?;
+    done("locked");
+    // An init that was killed may have left a name that is not durable yet, and answers are about to rest on it.
+    sync(dir).map_err(|error| unreadable(dir, error))?;
+    examine(dir)?;
+    narrow(dir);
+    Embedded::start(open_sqlite(dir, noted, done)?, Some(lock), options, dir)
+}
+
+fn open_sqlite(dir: &Path, noted: FileId, done: &dyn Fn(&str)) -> Result<Box<dyn Store>, OpenError> {
+    match SqliteStore::open(&dir.join(DATABASE_FILE), noted, done) {
         Ok(store) => Ok(Box::new(store)),
         Err(failure) => Err(refused(failure, dir)),
     }

@@ -2,7 +2,8 @@
 //!
 //! The state in memory is ahead of the store by the batch that failed, and nobody knows whether that batch is there.
 //! So the state is read back from the store; renewals that were answered before are kept. On it reads and heartbeats
-//! go on, and so do retries of releases that the store knows of. Nothing else is decided until a probe shows that commits work again.
+//! go on, and so do retries of releases that the store knows of. Nothing else is decided until a probe shows that
+//! commits work again.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +34,8 @@ pub(super) struct Outage {
     ahead: bool,
     /// What has been decided since, by time alone or by a session's first heartbeat: to be committed first.
     owed: Output,
-    /// The sessions that something of it is about. What memory says of them may not be told: a crash would take it back.
+    /// The sessions that something of it is about. What memory says of them may not be told: a crash would take it
+    /// back.
     owed_to: BTreeSet<SessionId>,
     probe_at: Instant,
     backoff: Duration,

@@ -174,6 +174,45 @@ fn what_may_be_the_remains_of_a_store_is_neither_opened_nor_initialised_over() {
     assert!(matches!(Embedded::open(dir.path(), Options::default()), Err(OpenError::Damaged { .. })));
 }
 
+/// Mutant: without the look for a link the log is sought where it is not, and the error says that it is missing.
+#[test]
+fn a_database_that_is_a_link_is_refused_untouched() {
+    let (parent, dir) = initialised();
+    let linked = parent.path().join("linked");
+    fs::create_dir(&linked).unwrap();
+    symlink(dir.join(DATABASE), linked.join(DATABASE)).unwrap();
+    let before = content(&dir);
+    for refused in [
+        Embedded::open(&linked, Options::default()).unwrap_err(),
+        Embedded::init(&linked, at_epoch_zero()).unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("is a symbolic link"), "{refused}");
+    }
+    assert_eq!(content(&dir), before);
+}
+
+/// What is open is then not what lies under the name, or what lies there is not what was locked.
+/// Mutant: without the comparison in `Whereabouts::of` all three are served.
+#[tokio::test]
+async fn a_directory_that_is_replaced_while_it_is_opened_is_not_served() {
+    for when in ["noted", "locked", "connected"] {
+        let (parent, dir) = initialised();
+        let replace = |step: &str| {
+            if step == when {
+                fs::rename(&dir, parent.path().join("aside")).unwrap();
+                Embedded::init(&dir, at_epoch_zero()).unwrap();
+            }
+        };
+        let refused = testing::open_telling(&dir, Options::default(), &replace).map(drop).expect_err(when);
+        assert!(matches!(refused, OpenError::Store { .. }), "{when}: {refused:?}");
+        assert!(refused.to_string().contains("was replaced while this process opened it"), "{when}: {refused}");
+        // Nothing is left that keeps either of the two from being opened.
+        for whole in [dir.clone(), parent.path().join("aside")] {
+            Embedded::open(&whole, Options::default()).unwrap().shutdown().await;
+        }
+    }
+}
+
 /// Not a test by itself: initialises, says each step, and is killed after one of them.
 #[test]
 fn the_init_that_is_killed() {

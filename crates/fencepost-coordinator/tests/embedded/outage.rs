@@ -87,8 +87,8 @@ async fn during_an_outage_reads_and_heartbeats_go_on_and_nothing_is_granted() {
     coordinator.acquire(fresh).await.unwrap();
 }
 
-/// What is on record was committed, so it may be said although nothing can be committed now; a hold that is not ended on
-/// record is not touched.
+/// What is on record was committed, so it may be said although nothing can be committed now; a hold that is not ended
+/// on record is not touched.
 /// Mutant: every release decided in an outage; the second domain is then free in memory and held in the store.
 #[tokio::test]
 async fn a_retried_release_gets_its_recorded_answer_during_an_outage_and_a_first_one_waits() {
@@ -120,7 +120,8 @@ async fn a_retried_release_gets_its_recorded_answer_during_an_outage_and_a_first
 }
 
 /// That a lease has expired is nowhere on record then, and a start that comes before it is gives the session its grace.
-/// Mutant: without the look at how the hold ended in `Leases::is_released` the answer says what the next start takes back.
+/// Mutant: without the look at how the hold ended in `Leases::is_released` the answer says what the next start takes
+/// back.
 #[tokio::test]
 async fn a_release_of_what_expired_during_an_outage_is_not_answered_before_that_is_on_record() {
     let (store, clock) = (MemoryStore::new(), clock());

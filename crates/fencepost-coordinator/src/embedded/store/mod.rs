@@ -13,6 +13,8 @@ mod whereabouts;
 
 use fencepost_core::{Epoch, Issuer};
 
+pub(super) use whereabouts::FileId;
+
 /// Keeps the coordinator's rows. Every method that changes something is durable when it returns, or its error says
 /// that nobody knows.
 pub(super) trait Store: Send + 'static {

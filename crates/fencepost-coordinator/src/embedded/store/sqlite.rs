@@ -8,7 +8,10 @@ use std::{
 use fencepost_core::{Epoch, Issuer};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, TransactionBehavior, params};
 
-use super::{EachRow, Header, Row, Store, StoreError, Upkeep, layout, whereabouts::Whereabouts};
+use super::{
+    EachRow, Header, Row, Store, StoreError, Upkeep, layout,
+    whereabouts::{FileId, Whereabouts},
+};
 use crate::embedded::directory::private;
 
 /// The name of the database inside the data directory.
@@ -127,8 +130,12 @@ impl SqliteStore {
     ///
     /// Everything found in the write-ahead log is copied into the database and synced before this returns: after a
     /// failed sync the kernel may show pages that never reached the disk, and nothing may be built upon those.
-    pub(in crate::embedded) fn open(path: &Path) -> Result<Self, OpenFailure> {
+    ///
+    /// `noted` is which file the caller has looked at and locked others out of; any other one is refused. `done` is told
+    /// of each step.
+    pub(in crate::embedded) fn open(path: &Path, noted: FileId, done: &dyn Fn(&str)) -> Result<Self, OpenFailure> {
         let connection = connect(path)?;
+        done("connected");
         let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         if application != layout::APPLICATION_ID {
             return Err(OpenFailure::Foreign);
@@ -146,7 +153,7 @@ impl SqliteStore {
             return Err(OpenFailure::Store(StoreError::Failed(why.to_owned())));
         }
         let page_bytes: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        let whereabouts = Whereabouts::of(path).map_err(StoreError::Failed).map_err(OpenFailure::Store)?;
+        let whereabouts = Whereabouts::of(path, noted).map_err(StoreError::Failed).map_err(OpenFailure::Store)?;
         Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0, whereabouts })
     }
 

@@ -23,21 +23,42 @@ pub(super) struct Whereabouts {
 
 struct Place {
     path: PathBuf,
+    id: FileId,
+}
+
+/// Which file of this machine a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::embedded) struct FileId {
     device: u64,
     inode: u64,
 }
 
+impl FileId {
+    /// The file under this name at present.
+    pub(in crate::embedded) fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
+}
+
 impl Whereabouts {
     /// Notes where the files of an open database are. Its write-ahead log has been used by now, so it is there.
-    pub(super) fn of(database: &Path) -> Result<Self, String> {
+    ///
+    /// `noted` is the database as it was before it was opened, and before its directory was locked: a look at the name
+    /// does not tell what is open under it, nor whose lock this process has.
+    pub(super) fn of(database: &Path, noted: FileId) -> Result<Self, String> {
         let database = std::path::absolute(database).map_err(|error| describe(database, &error))?;
         let mut files = Vec::with_capacity(3);
         for end in ["", "-wal", "-shm"] {
             let mut name = database.clone().into_os_string();
             name.push(end);
             let path = PathBuf::from(name);
-            let found = fs::metadata(&path).map_err(|error| describe(&path, &error))?;
-            files.push(Place { path, device: found.dev(), inode: found.ino() });
+            let id = FileId::of(&path).map_err(|error| describe(&path, &error))?;
+            files.push(Place { path, id });
+        }
+        if files[0].id != noted {
+            let why = "was replaced while this process opened it: open it again when nobody moves it any more";
+            return Err(format!("{} {why}", files[0].path.display()));
         }
         Ok(Self { files, looked: Instant::now(), missing: false })
     }
@@ -56,8 +77,8 @@ impl Whereabouts {
 
 impl Place {
     fn check(&self) -> Result<(), String> {
-        let what = match fs::metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (self.device, self.inode) => return Ok(()),
+        let what = match FileId::of(&self.path) {
+            Ok(found) if found == self.id => return Ok(()),
             Ok(_) => "was replaced by another file",
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 "was removed"

@@ -17,7 +17,7 @@ mod memory;
 
 use std::path::Path;
 
-use super::{Identity, InitOptions, OpenError};
+use super::{Embedded, Identity, InitOptions, OpenError, Options};
 
 pub use clock::{ManualClock, ManualWallClock};
 pub use memory::{Fault, MemoryStore};
@@ -29,4 +29,13 @@ pub use memory::{Fault, MemoryStore};
 /// As for any init.
 pub fn init_telling(dir: impl AsRef<Path>, options: InitOptions, done: &dyn Fn(&str)) -> Result<Identity, OpenError> {
     super::init::init_telling(dir.as_ref(), options, done)
+}
+
+/// [Opens](super::Embedded::open) a directory and names each step when it is done, for tests that change the directory in
+/// between.
+///
+/// # Errors
+/// As for any open.
+pub fn open_telling(dir: impl AsRef<Path>, options: Options, done: &dyn Fn(&str)) -> Result<Embedded, OpenError> {
+    super::open::open_telling(dir.as_ref(), options, done)
 }
