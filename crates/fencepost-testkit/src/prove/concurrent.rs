@@ -9,7 +9,7 @@ use std::{
 use fencepost_core::Token;
 use fencepost_receiver::VerdictCode;
 use futures_util::future::{join, join_all};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{
     message::{Answer, NoAnswer, Request},
@@ -25,7 +25,11 @@ const HALVES: usize = 2;
 /// Requests with one operation id at one time.
 const ALIKE: usize = 6;
 /// How often the new owner repeats a write that the service was too busy for.
-const TRIES: usize = 5;
+const TRIES: u32 = 6;
+/// How long it waits before it does so for the first time; twice as long before each further one.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long it waits at most because the service asks for that.
+const MOST_ASKED: Duration = Duration::from_secs(1);
 /// How long the new owner may have to wait for requests that are on their way only in half.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -194,11 +198,13 @@ impl<W: World> Stage<'_, W> {
 
     async fn insisting(&self, recorder: &Recorder, owner: &Owner, intent: &Intent) -> Result<Answer, NoAnswer> {
         let mut answer = self.recorded(recorder, owner, intent).await;
-        for _ in 1..TRIES {
-            match &answer {
-                Ok(answer) if answer.status >= 500 || matches!(answer.status, 409 | 429) => {}
+        for tried in 0..TRIES - 1 {
+            let asked = match &answer {
+                Ok(answer) if answer.status >= 500 || matches!(answer.status, 409 | 429) => answer.retry_after,
                 Ok(_) | Err(_) => break,
-            }
+            };
+            let asked = Duration::from_secs(asked.unwrap_or(0)).min(MOST_ASKED);
+            sleep(asked.max(PAUSE * 2_u32.pow(tried))).await;
             answer = self.recorded(recorder, owner, intent).await;
         }
         answer

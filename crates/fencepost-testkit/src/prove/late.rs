@@ -1,8 +1,9 @@
 //! Late requests: of an owner that has lost its lease and does not know it.
 
-use std::{pin::pin, time::Duration};
+use std::{cell::Cell, pin::pin, time::Duration};
 
 use fencepost_receiver::VerdictCode::StaleToken;
+use futures_util::future::join;
 use tokio::time::timeout;
 
 use super::{
@@ -48,6 +49,16 @@ const PAUSED: Advice =
 
 /// How long the new owner may have to wait for a request that is on its way only in half.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How a request in two halves and a whole one met.
+enum Half {
+    /// The whole one came between them, and the rest was refused.
+    Between,
+    /// The whole one was answered after the two halves.
+    Waited,
+    /// It was slow, which says nothing.
+    Slow,
+}
 
 impl<W: World> Stage<'_, W> {
     pub(super) async fn first_write(&self) -> Step<Outcome> {
@@ -108,6 +119,26 @@ impl<W: World> Stage<'_, W> {
             let why = format!("{} has no body that could come late", self.plan.write);
             return Ok(Outcome::NotTried { why, asked_for: false });
         }
+        // That the new owner's answer takes long may have many reasons. Only where it came twice after the rest was there,
+        // and answered, it has waited for that.
+        let mut waited = true;
+        for _ in 0..2 {
+            match self.cut_by_another().await? {
+                Half::Between => return Ok(PASSED),
+                Half::Waited => {}
+                Half::Slow => waited = false,
+            }
+        }
+        Ok(if waited {
+            Outcome::Passed { note: Some("the new owner waits until the late body is there".to_owned()) }
+        } else {
+            let why = "the new owner's write took so long that it did not come between the halves";
+            Outcome::NotTried { why: why.to_owned(), asked_for: true }
+        })
+    }
+
+    /// Once: half of A's request, B's whole one, the rest of A's.
+    async fn cut_by_another(&self) -> Step<Half> {
         let a = self.owner("A").await?;
         self.applies(&a, &self.intent(&a), NEXT).await?;
         let late = self.write(&a, &self.intent(&a));
@@ -122,16 +153,29 @@ impl<W: World> Stage<'_, W> {
             let answer = self.finish_quietly(&late, begun).await;
             let answer = self.hear("A, with the rest,", &late, answer)?;
             self.refused(&answer, &[StaleToken], stands.value, SPLIT).await?;
-            return Ok(PASSED);
+            return Ok(Half::Between);
         }
-        // It holds its lock from the head on: slow, and safe as long as the order holds.
-        let answer = self.finish_quietly(&late, begun).await;
-        self.hear("A, with the rest,", &late, answer)?;
-        let answer = sent.await;
-        let answer = self.hear("B, meanwhile,", &write, answer)?;
-        applied(&answer, NEXT)?;
+        // Where it holds its lock from the head on it is slow, and safe as long as the order holds.
+        let is_answered = Cell::new(false);
+        let rest = async {
+            let answer = self.finish_quietly(&late, begun).await;
+            is_answered.set(true);
+            answer
+        };
+        let sent = async {
+            let answer = sent.await;
+            (answer, is_answered.get())
+        };
+        let (old, (new, has_waited)) = join(rest, sent).await;
+        let old = self.hear("A, with the rest,", &late, old)?;
+        let new = self.hear("B, meanwhile,", &write, new)?;
+        applied(&new, NEXT)?;
+        if !old.is_success() {
+            self.refused(&old, &[StaleToken], stands.value, SPLIT).await?;
+            return Ok(Half::Between);
+        }
         self.reads(stands.value, SPLIT).await?;
-        Ok(Outcome::Passed { note: Some("the new owner waits until the late body is there".to_owned()) })
+        Ok(if has_waited { Half::Waited } else { Half::Slow })
     }
 
     pub(super) async fn paused(&self) -> Step<Outcome> {

@@ -37,6 +37,9 @@ pub struct Answer {
     pub status: u16,
     /// The header `Fencepost-Verdict`.
     pub verdict: Option<String>,
+    /// The header `Retry-After`, where it is a number: seconds.
+    #[serde(default)]
+    pub retry_after: Option<u64>,
     /// The body, as far as it is kept.
     pub body: Vec<u8>,
 }
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, verdict: Option<&str>) -> Answer {
-        Answer { status, verdict: verdict.map(str::to_owned), body: Vec::new() }
+        Answer { status, verdict: verdict.map(str::to_owned), retry_after: None, body: Vec::new() }
     }
 
     #[test]

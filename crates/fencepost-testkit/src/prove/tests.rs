@@ -4,12 +4,16 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    time::Duration,
 };
 
 use fencepost_core::{Domain, Token};
 use fencepost_receiver::{VerdictCode, header};
+use tokio::time::sleep;
 
-use super::{Answer, Hook, Hooks, NoAnswer, Outcome, Plan, Request, Scenario, Target, Trouble, World, prove};
+use super::{
+    Answer, Hook, Hooks, NoAnswer, Outcome, Plan, Request, Scenario, Target, Trouble, World, prove, stage::Stage,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
@@ -37,6 +41,9 @@ enum Flaw {
     OpenAfterRestore,
     NamesNoVerdict,
     RefusesAndWrites,
+    // None of these two is one: a service may be slow, and closed to its readers too.
+    SlowBesideAHalf,
+    ReadersShutOut,
 }
 
 #[derive(Clone, Default)]
@@ -53,6 +60,7 @@ struct Model {
     backup: RefCell<Data>,
     token: Cell<u64>,
     domain: Domain,
+    halves: Cell<u32>,
 }
 
 struct Half {
@@ -63,7 +71,14 @@ struct Half {
 impl Model {
     fn new(flaw: Flaw) -> Self {
         let domain = Domain::new("d").unwrap();
-        Self { flaw, data: RefCell::default(), backup: RefCell::default(), token: Cell::new(8), domain }
+        Self {
+            flaw,
+            data: RefCell::default(),
+            backup: RefCell::default(),
+            token: Cell::new(8),
+            domain,
+            halves: Cell::new(0),
+        }
     }
 
     fn is(&self, flaw: Flaw) -> bool {
@@ -170,9 +185,12 @@ impl Model {
 
     fn serve(&self, request: &Request) -> Answer {
         if request.method == "GET" {
+            if self.is(Flaw::ReadersShutOut) && self.data.borrow().closed {
+                return self.answer((VerdictCode::ReceiverClosed, String::new()));
+            }
             let value = self.data.borrow().value.clone();
             let status = if value.is_some() { 200 } else { 404 };
-            return Answer { status, verdict: None, body: value.unwrap_or_default().into_bytes() };
+            return Answer { status, verdict: None, retry_after: None, body: value.unwrap_or_default().into_bytes() };
         }
         let lowers = self.is(Flaw::AdvanceLowers) && request.target.ends_with("/fence");
         let checked = if lowers { self.token(request) } else { self.check(request) };
@@ -181,7 +199,7 @@ impl Model {
 
     fn answer(&self, (code, body): (VerdictCode, String)) -> Answer {
         let verdict = (!self.is(Flaw::NamesNoVerdict)).then(|| code.as_str().to_owned());
-        Answer { status: code.status(), verdict, body: body.into_bytes() }
+        Answer { status: code.status(), verdict, retry_after: None, body: body.into_bytes() }
     }
 }
 
@@ -194,22 +212,33 @@ impl World for Model {
     type Stopped = Request;
 
     async fn send(&self, request: &Request) -> Result<Answer, NoAnswer> {
+        if self.is(Flaw::SlowBesideAHalf) && self.halves.get() > 0 {
+            // bounded: once for each half
+            sleep(Duration::from_secs(4)).await;
+        }
         Ok(self.serve(request))
     }
 
     async fn begin(&self, request: &Request) -> Result<Half, NoAnswer> {
         let checked = self.check(request).err();
+        self.halves.set(self.halves.get() + 1);
         Ok(Half { request: request.clone(), checked })
     }
 
     async fn finish(&self, Half { request, checked }: Half) -> Result<Answer, NoAnswer> {
-        Ok(match checked {
+        let answer = match checked {
             None if self.is(Flaw::ChecksAtTheHead) => {
                 let token = self.token(&request);
                 self.answer(self.decide(&request, token))
             }
             Some(_) | None => self.serve(&request),
-        })
+        };
+        if self.is(Flaw::SlowBesideAHalf) {
+            // bounded: once for each half
+            sleep(Duration::from_secs(2)).await;
+        }
+        self.halves.set(self.halves.get() - 1);
+        Ok(answer)
     }
 
     async fn grant(&self, _: &Domain) -> Result<Token, Trouble> {
@@ -337,6 +366,24 @@ async fn each_flaw_is_found_by_the_scenarios_that_are_about_it_and_by_no_other()
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Mutant: with one look at the time alone, this service passes as one that lets the new owner wait.
+#[tokio::test]
+async fn a_new_owner_who_is_slow_decides_nothing_about_a_body_that_comes_late() {
+    let model = Model::new(Flaw::SlowBesideAHalf);
+    let plan = plan(&model);
+    let outcome = Stage::new(&plan, &model).half_sent().await.unwrap();
+    assert!(matches!(outcome, Outcome::NotTried { asked_for: true, .. }), "{outcome:?}");
+}
+
+/// Mutant: a look at the value after the refusal fails here, though nothing could be more closed.
+#[tokio::test]
+async fn a_restored_service_that_is_closed_to_readers_too_is_closed() {
+    let model = Model::new(Flaw::ReadersShutOut);
+    let report = prove(&Plan { absurd: false, ..plan(&model) }, &model, |_| {}).await;
+    let outcome = report.scenarios.into_iter().find(|tried| tried.scenario == Scenario::Restore).unwrap().outcome;
+    assert!(matches!(outcome, Outcome::Passed { note: Some(_) }), "{outcome:?}");
 }
 
 #[tokio::test]
