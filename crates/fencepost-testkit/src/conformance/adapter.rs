@@ -58,7 +58,8 @@ pub trait Adapter: Sync {
     /// [`Ability::LostRecords`].
     ///
     /// # Returns
-    /// What was removed; `None`, with nothing changed, where there is no n-th way.
+    /// What was removed; `None`, with nothing changed, where there is no n-th way. The suite goes on until it comes, and
+    /// gives up after a hundred.
     ///
     /// # Errors
     /// When it did not work; the scenario fails.

@@ -1,12 +1,15 @@
 //! Several processes, some of them killed in the middle of a write.
 
 use std::{
-    io::{BufRead, BufReader, Lines, Write},
+    io::{self, BufRead, BufReader, Write},
     ops::RangeInclusive,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
-    sync::atomic::{AtomicBool, Ordering},
+    process::{Child, ChildStdin, Stdio},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use fencepost_core::{Token, fence::Verdict};
@@ -20,11 +23,15 @@ use crate::conformance::{
     stories::races::mark,
 };
 
+/// How long a child may say nothing. It says something before and after each of its writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A child, killed when it is dropped.
 struct Running {
     process: Child,
     told: ChildStdin,
-    says: Lines<BufReader<ChildStdout>>,
+    /// What it says, read by a thread, because a pipe is waited for without end.
+    says: Receiver<io::Result<String>>,
 }
 
 impl Running {
@@ -35,7 +42,9 @@ impl Running {
         let mut process = command.spawn().map_err(|error| format!("the process was not started: {error}"))?;
         let (told, says) = (process.stdin.take(), process.stdout.take());
         let (told, says) = told.zip(says).ok_or("the process has no pipes")?;
-        let mut running = Self { process, told, says: BufReader::new(says).lines() };
+        let (read, lines) = mpsc::channel();
+        thread::spawn(move || BufReader::new(says).lines().try_for_each(|line| read.send(line)));
+        let mut running = Self { process, told, says: lines };
         running.tell(&serde_json::to_string(job).map_err(|error| error.to_string())?)?;
         match running.next()? {
             Some(Line::Ready) => Ok(running),
@@ -55,13 +64,16 @@ impl Running {
 
     /// The next line that is the suite's; `None` at the end.
     fn next(&mut self) -> Result<Option<Line>, String> {
-        for line in self.says.by_ref() {
-            let line = line.map_err(|error| format!("the process cannot be read: {error}"))?;
+        loop {
+            let line = match self.says.recv_timeout(PATIENCE) {
+                Ok(line) => line.map_err(|error| format!("the process cannot be read: {error}"))?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => return Err(format!("a process hangs: silent for {PATIENCE:?}")),
+            };
             if let Some((_, text)) = line.split_once(MARK) {
                 return serde_json::from_str(text).map(Some).map_err(|error| format!("{line}: {error}"));
             }
         }
-        Ok(None)
     }
 
     /// Everything up to the end: the writes applied, and whether one was stale.

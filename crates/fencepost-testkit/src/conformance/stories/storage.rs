@@ -124,9 +124,12 @@ fn has_no_second_effect(stage: &mut Stage<'_>) -> Told {
     }
 }
 
+/// Ways to lose records that are tried; an adapter that always knows one more would keep the suite for ever.
+const WAYS: usize = 100;
+
 /// Mutant: missing state is a first write.
 pub(crate) fn lost_records_close_the_receiver(teller: &Teller<'_>) -> Told {
-    for way in 0.. {
+    for way in 0..WAYS {
         let mut stage = teller.stage()?;
         if teller.has(Ability::OperationRecords) {
             stage.then(write("0.5", "a").operation("x").born("0.5"), Applied)?;
@@ -154,7 +157,7 @@ pub(crate) fn lost_records_close_the_receiver(teller: &Teller<'_>) -> Told {
             }
         }
     }
-    Ok(())
+    Err(teller.stage()?.broken(format!("it knows more than {WAYS} ways to lose records: `None` is the end of them")))
 }
 
 /// Mutant: a copied-back resource is taken for itself, and tokens that were shut out after the backup write again.
