@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         let run = simulate(first, &settings);
         run.trace.iter().for_each(|line| println!("{line}"));
         println!("{} calls, {} applied, {} stale, {:?}", run.calls, run.applied, run.stale, run.violations);
-        return ExitCode::SUCCESS;
+        return if run.is_broken(&settings) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let start = Instant::now();
     let (mut seeds, mut calls, mut applied, mut stale) = (0_u64, 0, 0, 0);
