@@ -6,16 +6,26 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
+    sync::atomic::{AtomicI32, Ordering},
     thread,
 };
 
 use fencepost_testkit::torture::{Scene, Verdict, skip};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::{clock, nemesis::Nemesis};
 
 const ORDERS: &str = "TORTURE_ARENA";
+
+/// The process id of the server that runs now; 0 where none does.
+static SERVER: AtomicI32 = AtomicI32::new(0);
+
+/// Notes which server runs, so that it ends with the arena however that ends.
+pub(crate) fn server_runs(pid: Option<u32>) {
+    SERVER.store(pid.map_or(0, |pid| i32::try_from(pid).unwrap()), Ordering::SeqCst);
+}
 
 /// What a run is to be like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -157,6 +167,10 @@ fn end_with_whoever_asked(placed: &Placed) {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         if is_apart {
             let _ = Command::new("umount").arg("-l").args([root.join("data"), root.join("resources")]).status();
+        }
+        // Workers go with their parent. The server is everybody's, and nothing else ends it where there are no namespaces.
+        if let Some(pid) = Pid::from_raw(SERVER.load(Ordering::SeqCst)) {
+            let _ = kill_process(pid, Signal::KILL);
         }
         let _ = fs::remove_dir_all(&root);
         std::process::exit(1);

@@ -12,7 +12,7 @@ use fencepost_core::{Domain, Holder, Ttl, Wait};
 use fencepost_testkit::torture::{Verdict, now_us};
 
 use crate::{
-    arena::Placed,
+    arena::{Placed, server_runs},
     common::{Server, until},
     rights::{Rights, set_wall_clock},
 };
@@ -31,6 +31,7 @@ pub(crate) fn story(placed: &Placed) -> Verdict {
     let root = &placed.root;
     set_wall_clock(root, 0);
     let server = Server::with_store_in(&root.join("data"), 0, rights.faked_clock(root));
+    server_runs(Some(server.pid()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let coordinator = HttpCoordinator::new(&server.url).unwrap();
     let open = |name: &str| {

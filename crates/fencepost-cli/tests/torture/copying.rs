@@ -20,9 +20,12 @@ use fencepost_testkit::{
 use crate::{
     nemesis::Nemesis,
     subject::{Kind, SUBJECTS, Store, Subject},
+    worker::OLDER_REFUSED,
 };
 
 impl Nemesis {
+    /// Nothing where the workers did not come to rest, or did not go on, in time: it may be begun again then. What is not
+    /// as it should be after the copying is broken.
     pub(crate) fn copy_back(&mut self) -> Option<()> {
         let fenced = || SUBJECTS.into_iter().filter(|subject| subject.is_fenced());
         self.hush()?;
@@ -37,8 +40,16 @@ impl Nemesis {
         }
 
         self.hush()?;
+        if self.see_it_through(&backup, &resources).is_none() {
+            self.verdict.broken.push("copied back: not noticed, not closed, or not opened again".to_owned());
+        }
+        Some(())
+    }
+
+    fn see_it_through(&mut self, backup: &Path, resources: &Path) -> Option<()> {
+        let fenced = || SUBJECTS.into_iter().filter(|subject| subject.is_fenced());
         self.end_generation();
-        copy(&backup, &resources);
+        copy(backup, resources);
         self.generation += 1;
         self.gates.write("generation", &self.generation.to_string());
         self.gates.write("seen", &serde_json::to_string(&self.seen).unwrap());
@@ -62,11 +73,19 @@ impl Nemesis {
                 this.somebody_got(subject, is_applied)
             })?;
         }
+        // Workers try it by themselves now and then. Nothing is broken where none has; whether the run shows enough then
+        // is for its judge.
+        let is_refused = || self.texts("notes").contains(OLDER_REFUSED).then_some(());
+        let _ = self.soon_by_looking_every(Duration::from_millis(50), is_refused);
         Some(())
     }
 
     /// Waits until all workers do nothing and no lease is live, and takes over what they have seen.
     fn hush(&mut self) -> Option<()> {
+        // Whoever was told to go on a moment ago may not have done so yet.
+        self.soon(|| {
+            self.worker_names().iter().all(|name| !self.gates.is_there(&format!("quiet.{name}"))).then_some(())
+        })?;
         self.gates.put("quiet");
         for name in self.worker_names() {
             let gate = format!("quiet.{name}");

@@ -24,7 +24,7 @@ use std::{
 };
 
 use arena::{Orders, torture};
-use fencepost_testkit::torture::{Discipline, Verdict};
+use fencepost_testkit::torture::{Discipline, Verdict, skip};
 
 /// Every kind of fault, and a scene for every kind of set.
 fn everything(seed: u64) -> Orders {
@@ -50,6 +50,26 @@ fn insist(verdict: &Verdict) {
     if let Some(why) = verdict.proves_nothing() {
         panic!("the run proves nothing: {why}\n{verdict}");
     }
+    // The guard's own words, at the end of every run, when nothing else can keep an intruder off.
+    assert!(verdict.notes.of("intruder refused") >= 1, "nobody has tried the guard\n{verdict}");
+}
+
+/// Everything that was to be attacked was attacked. A machine that does not let the nemesis do all that it can may be one on
+/// which a scene does not come off either: it is a skip then, with its name.
+#[track_caller]
+fn insist_on_the_scenes(verdict: &Verdict) {
+    let scenes = ["overtake", "neck and neck", "kill in the act", "copy back and recover"];
+    let played = scenes.map(|scene| (format!("scene: {scene}"), verdict.deeds.of(&format!("scene: {scene}"))));
+    let older = (worker::OLDER_REFUSED.to_owned(), verdict.notes.of(worker::OLDER_REFUSED));
+    let missing: Vec<String> =
+        played.into_iter().chain([older]).filter(|(_, count)| *count == 0).map(|it| it.0).collect();
+    if missing.is_empty() {
+        return;
+    }
+    assert!(!verdict.skipped.is_empty(), "not once in the whole run: {missing:?}\n{verdict}");
+    missing
+        .iter()
+        .for_each(|what| skip(&format!("torture: {what}"), "it did not come off, on a machine with fewer rights"));
 }
 
 /// Mutants: the defects below, each of which this run would notice.
@@ -57,6 +77,7 @@ fn insist(verdict: &Verdict) {
 fn no_stale_write_lands_and_no_update_is_lost_whatever_the_nemesis_does() {
     let verdict = torture(&everything(20_261_129));
     insist(&verdict);
+    insist_on_the_scenes(&verdict);
     eprintln!("{verdict}");
 }
 
@@ -88,6 +109,7 @@ fn as_long_as_asked() {
         all.add(verdict);
         rounds += 1;
     }
+    insist_on_the_scenes(&all);
     eprintln!("{rounds} rounds in {} s\n{all}", began.elapsed().as_secs());
 }
 

@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 
 use crate::{
-    arena::{Orders, Placed},
+    arena::{Orders, Placed, server_runs},
     common::{Server, Shell, until},
     gates::Gates,
     rights::{Rights, SHIFT_S, set_wall_clock},
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How long a worker may take to end when it is told to.
-const FAREWELL: Duration = Duration::from_secs(30);
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// A worker's process. It is killed when this is dropped.
 struct Worker {
@@ -61,6 +61,8 @@ pub(crate) struct Nemesis {
     pub(crate) found: BTreeMap<(String, String), BTreeSet<String>>,
     pub(crate) seen: BTreeMap<String, u64>,
     pub(crate) verdict: Verdict,
+    /// Whether no worker and no fault is left that an intruder could run into.
+    is_calm: bool,
     began: Instant,
     /// Last, so that proxies go before it.
     pub(crate) runtime: Runtime,
@@ -75,6 +77,7 @@ impl Nemesis {
         let mut environment = rights.faked_clock(root);
         environment.extend(orders.defect.iter().map(|defect| ("FENCEPOST_SABOTAGE".to_owned(), defect.clone())));
         let server = Server::with_store_in(&root.join("data"), 0, environment);
+        server_runs(Some(server.pid()));
         guard(root, &server.shell(), orders.defect.as_deref());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = server.url.strip_prefix("http://").unwrap().parse().unwrap();
@@ -95,6 +98,7 @@ impl Nemesis {
             found: BTreeMap::new(),
             seen: BTreeMap::new(),
             verdict,
+            is_calm: false,
             began: Instant::now(),
             runtime,
         };
@@ -123,9 +127,11 @@ impl Nemesis {
             }
         }
         self.calm();
-        // Not only where the plan came to it: a guard that is gone has to be noticed by every run.
-        self.perform(Deed::Intrude);
         self.dismiss();
+        // Not only where the plan came to it: a guard that is gone has to be noticed by every run.
+        self.is_calm = true;
+        self.perform(Deed::Intrude);
+        self.end_generation();
         self.judge();
         self.verdict
     }
@@ -189,6 +195,7 @@ impl Nemesis {
             Deed::Stop(Target::Server) => self.send(Target::Server, Signal::STOP),
             Deed::Continue(target) => self.send(target, Signal::CONT),
             Deed::Kill(Target::Server) => {
+                server_runs(None);
                 self.server.kill();
                 self.server_is_up = false;
             }
@@ -258,6 +265,7 @@ impl Nemesis {
     fn restart(&mut self) {
         if !self.server_is_up {
             self.server.restart();
+            server_runs(Some(self.server.pid()));
             self.server_is_up = true;
         }
     }
@@ -274,7 +282,11 @@ impl Nemesis {
             .and_then(|connection| connection.execute("UPDATE guarded SET elements = elements || 'intruder\n'", []));
         match intruded {
             Err(error) if error.to_string().starts_with("fencepost:") => self.verdict.notes.count("intruder refused"),
-            Err(_) => self.verdict.notes.count("intruder failed otherwise"),
+            // A full disk and a lock are no answer of the guard; the last attempt of a run meets neither.
+            Err(error) if self.is_calm => {
+                self.verdict.broken.push(format!("I5: a write without a token was not refused by the guard: {error}"));
+            }
+            Err(_) => self.verdict.notes.count("intruder kept off by a fault"),
             Ok(_) => self.verdict.broken.push("I5: a write without a token was not refused".to_owned()),
         }
     }
@@ -331,13 +343,22 @@ impl Nemesis {
         self.gates.put("stop");
         for worker in &mut self.workers {
             let until = Instant::now() + FAREWELL;
-            while worker.child.try_wait().unwrap().is_none() && Instant::now() < until {
+            let ended = loop {
+                let ended = worker.child.try_wait().unwrap();
+                if ended.is_some() || Instant::now() > until {
+                    break ended;
+                }
                 // bounded: by FAREWELL
                 thread::sleep(Duration::from_millis(5));
+            };
+            // A panic in its last seconds is as much of a bug as one before.
+            match ended {
+                Some(status) if status.success() => {}
+                Some(status) => self.verdict.broken.push(format!("a worker ended with {status} when it was dismissed")),
+                None => self.verdict.broken.push(format!("a worker did not end within {FAREWELL:?} of its dismissal")),
             }
         }
         self.workers.clear();
-        self.end_generation();
     }
 
     fn judge(&mut self) {
@@ -360,7 +381,7 @@ impl Nemesis {
         }
     }
 
-    fn texts(&self, kind: &str) -> String {
+    pub(crate) fn texts(&self, kind: &str) -> String {
         let mut all = String::new();
         for entry in fs::read_dir(self.root.join("histories")).unwrap().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == kind) {

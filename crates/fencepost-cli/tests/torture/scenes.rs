@@ -20,7 +20,7 @@ impl Nemesis {
             Scene::Overtake(number) => ("overtake", SUBJECTS[number]),
             Scene::NeckAndNeck(number) => ("neck and neck", SUBJECTS[number]),
             Scene::KillInTheAct(number) => ("kill in the act", SUBJECTS[number]),
-            Scene::CopyBack => return self.play_copying_back(),
+            Scene::CopyBack => ("copy back and recover", SUBJECTS[0]),
         };
         self.tell(format!("{name}: {}", subject.label));
         for _ in 0..TRIES {
@@ -28,7 +28,7 @@ impl Nemesis {
                 Scene::Overtake(_) => self.overtake(subject),
                 Scene::NeckAndNeck(_) => self.neck_and_neck(subject),
                 Scene::KillInTheAct(_) => self.kill_in_the_act(subject),
-                Scene::CopyBack => return,
+                Scene::CopyBack => self.copy_back(),
             };
             self.clear_the_stage(subject);
             if played.is_some() {
@@ -38,15 +38,6 @@ impl Nemesis {
             self.calm();
         }
         self.verdict.notes.count(format!("a scene did not come off: {name}"));
-    }
-
-    /// Not begun again where it does not come off: the resources are others by then.
-    fn play_copying_back(&mut self) {
-        self.tell("copy back");
-        match self.copy_back() {
-            Some(()) => self.verdict.deeds.count("scene: copy back and recover"),
-            None => self.verdict.broken.push("copied back: not noticed, not closed, or not opened again".to_owned()),
-        }
     }
 
     /// A has read and is stopped past its TTL. B acquires and reads. A goes on and writes, and B after it.
@@ -137,8 +128,9 @@ impl Nemesis {
         for gate in ["hold", "advance"] {
             self.gates.take_away(&format!("{gate}.{}", subject.label));
         }
-        self.gates.take_away("focus");
-        self.gates.take_away("victim");
+        for gate in ["focus", "victim", "quiet"] {
+            self.gates.take_away(gate);
+        }
         for prefix in ["go.", "at.", "advancing."] {
             for name in self.gates.all(prefix) {
                 self.gates.take_away(&format!("{prefix}{name}"));

@@ -87,6 +87,9 @@ impl Held {
     }
 }
 
+/// What a worker notes of a write under a token from before the resource was copied back.
+pub(crate) const OLDER_REFUSED: &str = "an older token was refused after the copying back";
+
 /// A write, as it can be repeated.
 #[derive(Clone)]
 struct Effect {
@@ -478,8 +481,10 @@ impl Worker {
         let set = effect.set.with(&element);
         let id = OperationId::new(&element).unwrap();
         let operation = Operation::new(id, set.as_str().as_bytes()).born(effect.grant.token);
-        if self.write(&Effect { operation, element, set, ..effect }, None) == Came::Through {
-            self.note("BROKEN I11: a token from before the copying back was accepted after it");
+        match self.write(&Effect { operation, element, set, ..effect }, None) {
+            Came::Through => self.note("BROKEN I11: a token from before the copying back was accepted after it"),
+            Came::Rejected => self.note(OLDER_REFUSED),
+            Came::Nowhere => {}
         }
     }
 
