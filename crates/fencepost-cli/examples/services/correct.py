@@ -4,10 +4,12 @@
     python3 correct.py bank.db 8080 [FLOOR]
 """
 
+import errno
 import json
 import re
 import sqlite3
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KNOWN_EPOCH = 0
@@ -108,12 +110,24 @@ class Service(BaseHTTPRequestHandler):
         pass
 
 
+def bind(address, patience=10):
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return ThreadingHTTPServer(address, Service)
+        except OSError as error:
+            # The process before this one may not be quite gone.
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
 if __name__ == "__main__":
     bank = connect()
     bank.executescript(SCHEMA)
     if len(sys.argv) > 3:
         bank.execute("INSERT INTO floor VALUES (?)", [int(sys.argv[3])])
     bank.close()
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Service)
+    server = bind(("127.0.0.1", int(sys.argv[2])))
     print(f"listening on http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()

@@ -23,14 +23,27 @@ pub(crate) struct Bank {
 
 impl Bank {
     pub(crate) fn start(kind: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().display();
         // Starts it in the background; `$1` is where to listen, the rest goes to the service.
         let start = format!(
-            "cd {path}\nlisten=$1; shift\n{ARGUMENTS}=\"$(printf '%s\\n' {kind} --data bank.db --listen $listen \"$@\")\" \
+            "listen=$1; shift\n{ARGUMENTS}=\"$(printf '%s\\n' {kind} --data bank.db --listen $listen \"$@\")\" \
              {} --exact service_process --nocapture >said 2>&1 &\necho $! >pid\n",
             std::env::current_exe().unwrap().display()
         );
+        Self::started_by(&start)
+    }
+
+    /// The correct one in Python.
+    pub(crate) fn start_in_python() -> Self {
+        let service = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/services/correct.py");
+        Self::started_by(&format!(
+            "listen=$1; shift\n[ \"$1\" = --floor ] && shift\n\
+             python3 {service} bank.db ${{listen##*:}} \"$@\" >said 2>&1 &\necho $! >pid\n"
+        ))
+    }
+
+    fn started_by(start: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let start = format!("cd {}\n{start}", folder.path().display());
         fs::write(folder.path().join("start"), start).unwrap();
         let mut bank = Self { folder, address: "127.0.0.1:0".to_owned() };
         bank.sh("sh start 127.0.0.1:0");

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
+    process::Child,
     thread,
 };
 
@@ -152,13 +153,25 @@ fn a_redirect_is_an_answer_and_is_not_followed() {
     assert!(elsewhere.accept().is_err(), "nobody has come");
 }
 
+/// Killed when this is dropped: a test that fails while it waits leaves nothing behind.
+struct Running(Option<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[test]
 fn a_service_killed_in_mid_run_is_a_silence_and_the_rest_is_not_tried() {
     let bank = Bank::start("correct");
-    let running = command(&bank.url(), &["--rounds", "1000"]).spawn().unwrap();
+    let mut running = Running(Some(command(&bank.url(), &["--rounds", "1000"]).spawn().unwrap()));
     until("many operations have taken effect", || bank.operations() > 60);
     bank.kill();
-    let report = Ran::of(running.wait_with_output().unwrap()).exits(1).json();
+    let report = Ran::of(running.0.take().unwrap().wait_with_output().unwrap()).exits(1).json();
     assert_eq!(with(&report, "failed"), ["concurrent"], "{report:#}");
     assert_eq!(of(&report, "concurrent")["kind"], "silence");
     assert_eq!(with(&report, "passed"), ["first_write", "late_after", "half_sent"], "{report:#}");

@@ -1,5 +1,8 @@
 //! The correct service and the five with one mistake each.
 
+use std::process::Command;
+
+use fencepost_testkit::torture::skip;
 use serde_json::Value;
 
 use crate::bank::{ALL, Bank, of, prove, with};
@@ -23,14 +26,28 @@ fn fails_exactly(kind: &str, scenarios: &[&str]) -> Value {
     report
 }
 
-#[test]
-fn a_correct_service_passes_every_scenario() {
-    let bank = Bank::start("correct");
+#[track_caller]
+fn passes_everything(bank: &Bank) {
     let (backup, restore) = (bank.backup_hook(), bank.restore_hook("--floor $FENCEPOST_NEXT_TOKEN"));
     let hooks = ["--backup-hook", &backup, "--restore-hook", &restore, "--absurd-token"];
-    let (code, report) = everything(&bank, &hooks);
+    let (code, report) = everything(bank, &hooks);
     assert_eq!(with(&report, "passed").len(), 19, "{report:#}");
     assert_eq!((code, report["failed"].as_u64(), report["not_tried"].as_u64()), (0, Some(0), Some(0)));
+}
+
+#[test]
+fn a_correct_service_passes_every_scenario() {
+    passes_everything(&Bank::start("correct"));
+}
+
+#[test]
+fn a_correct_service_in_python_without_a_library_passes_every_scenario() {
+    let version = Command::new("python3").arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        skip("prove: the correct service in Python", "no python3");
+        return;
+    }
+    passes_everything(&Bank::start_in_python());
 }
 
 #[test]
