@@ -11,6 +11,7 @@ use fencepost_core::lease::{Event, EventKind, LeaseEnd};
 use fencepost_wire::RejectedData;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
+    task::yield_now,
     time::sleep,
 };
 
@@ -18,6 +19,10 @@ use crate::{Metrics, stop::Stopping};
 
 /// How far a reader of a stream may lie behind before it misses events.
 const READER_BUFFER: usize = 1_024;
+
+/// How many events of one commit are published before their readers get a turn: fewer than the runtime lets a reader take
+/// in one, so that whoever keeps up misses nothing of a commit that is larger than its buffer.
+const PIECE: usize = 64;
 
 /// How long the hub looks away after it has taken what there was. Without it every commit would wake a thread for
 /// hints that nobody waits for to the millisecond, and answers would wait for that thread's core.
@@ -117,11 +122,12 @@ impl Hub {
         mut stopping: Stopping,
     ) {
         let mut rejections = metrics.watch_rejections();
-        let mut seen = None;
+        // The coordinator's own numbers begin with 1, so that the first events of all can be missed noticeably too.
+        let mut seen = 0;
         loop {
             tokio::select! {
                 watched = events.recv() => match watched {
-                    Ok(watched) => seen = Some(self.take(seen, &watched, metrics)),
+                    Ok(watched) => seen = self.take(seen, &watched, metrics).await,
                     // The numbers of what comes next tell how many events that was.
                     Err(RecvError::Lagged(_)) => continue,
                     Err(RecvError::Closed) => return,
@@ -143,15 +149,20 @@ impl Hub {
     }
 
     /// Publishes what one commit brought about; the number of its last event. `seen` is the last number before it.
-    fn take(&self, seen: Option<u64>, watched: &Arc<WatchedEvents>, metrics: &Metrics) -> u64 {
-        let missed = seen.map_or(0, |seen| watched.first.saturating_sub(seen + 1));
+    async fn take(&self, seen: u64, watched: &Arc<WatchedEvents>, metrics: &Metrics) -> u64 {
+        let missed = watched.first.saturating_sub(seen + 1);
         if missed > 0 {
             metrics.missed_events(missed);
             self.publish([Happened::Missed(missed)]);
         }
-        watched.events.iter().for_each(|event| note(event, metrics));
-        self.publish((0..watched.events.len()).map(|at| Happened::Lease(watched.clone(), at)));
-        watched.first + watched.events.len() as u64 - 1
+        let all = watched.events.len();
+        for from in (0..all).step_by(PIECE) {
+            let piece = from..all.min(from + PIECE);
+            watched.events[piece.clone()].iter().for_each(|event| note(event, metrics));
+            self.publish(piece.map(|at| Happened::Lease(watched.clone(), at)));
+            yield_now().await;
+        }
+        watched.first + all as u64 - 1
     }
 }
 
@@ -201,17 +212,47 @@ mod tests {
         Arc::new(WatchedEvents { first, events: vec![event; events] })
     }
 
-    #[test]
-    fn events_that_the_hub_itself_missed_are_told_by_their_number() {
-        // Falls when `take` does not compare the numbers: readers would see no gap.
+    /// Mutant: `take` that does not compare the numbers, or `follow` that takes the first as it comes: readers would see
+    /// no gap.
+    #[tokio::test]
+    async fn events_that_the_hub_itself_missed_are_told_by_their_number() {
         let (hub, metrics) = (Hub::new(7, 10), Metrics::new());
-        let seen = hub.take(None, &commit(4, 2), &metrics);
-        assert_eq!(hub.take(Some(seen), &commit(9, 1), &metrics), 9);
+        let (commits, watched) = broadcast::channel(2);
+        // Three commits where two are kept: the first has gone before the hub has looked.
+        for (first, events) in [(1, 3), (4, 2), (9, 1)] {
+            commits.send(commit(first, events)).unwrap();
+        }
+        drop(commits);
+        let (_stop, stopping) = crate::stop::stop();
+        hub.follow(watched, &metrics, stopping).await;
         let told: Vec<_> = hub.subscribe(Some(&hub.id(0))).replay.iter().map(|event| event.what.clone()).collect();
-        assert!(matches!(
-            told[..],
-            [Happened::Lease(_, 0), Happened::Lease(_, 1), Happened::Missed(3), Happened::Lease(_, 0)]
-        ));
-        assert!(metrics.render().contains("fencepost_events_missed_total 3"), "{}", metrics.render());
+        assert!(
+            matches!(
+                told[..],
+                [
+                    Happened::Missed(3),
+                    Happened::Lease(_, 0),
+                    Happened::Lease(_, 1),
+                    Happened::Missed(3),
+                    Happened::Lease(_, 0)
+                ]
+            ),
+            "{told:?}"
+        );
+        assert!(metrics.render().contains("fencepost_events_missed_total 6"), "{}", metrics.render());
+    }
+
+    /// Mutant: without the yield in `take` the reader is woken when all of it is published, and most is gone by then.
+    #[tokio::test]
+    async fn a_reader_that_keeps_up_misses_nothing_of_a_commit_larger_than_its_buffer() {
+        let (hub, metrics) = (Hub::new(7, 0), Metrics::new());
+        let (events, mut live) = (5 * READER_BUFFER, hub.subscribe(None).live);
+        let reader = tokio::spawn(async move {
+            for number in 1..=events as u64 {
+                assert_eq!(live.recv().await.unwrap().number, number);
+            }
+        });
+        assert_eq!(hub.take(0, &commit(1, events), &metrics).await, events as u64);
+        reader.await.unwrap();
     }
 }
