@@ -107,6 +107,70 @@ fn the_other_refusals_are_those_of_the_adapter() {
     assert_eq!(warned.contains("is older than 3.51.3"), is_old, "{version}: {warned}");
 }
 
+/// What is missing compares with nothing, and what is no number may still begin with one.
+/// Mutants: `<>` for `IS NOT` in the arm of the issuer; the arms of the token; the look at the amount before it is SQL.
+#[test]
+fn what_is_no_grant_or_no_number_is_refused_with_nothing_changed() {
+    let server = Server::start();
+    let shell = shop(&server);
+    let good = grant(&shell, "invoices/2026-11");
+    says(add(&shell, &good, "a 2026-11 1"), "applied", 0);
+    let whole: serde_json::Value = serde_json::from_str(&good).unwrap();
+    let token = whole["token"].as_str().unwrap();
+    let with = |field: &str, value: serde_json::Value| {
+        let mut changed = whole.clone();
+        changed[field] = value;
+        changed.to_string()
+    };
+    let without = |field: &str| {
+        let mut changed = whole.clone();
+        changed.as_object_mut().unwrap().remove(field).unwrap();
+        changed.to_string()
+    };
+    let records = || shell.sh("sqlite3 shop.db .dump").exits(0).stdout;
+    let before = records();
+    for (presented, verdict) in [
+        (without("issuer"), "wrong_issuer"),
+        (with("issuer", serde_json::Value::Null), "wrong_issuer"),
+        (without("domain"), "wrong_domain"),
+        (without("contract"), "wrong_contract"),
+        (with("contract", "admission".into()), "wrong_contract"),
+        (without("token"), "missing"),
+        (with("token", serde_json::Value::Null), "missing"),
+        (with("token", format!("{token}abc").into()), "invalid_token"),
+        (with("token", format!("0{token}").into()), "invalid_token"),
+        (with("token", format!("{token}.5").into()), "invalid_token"),
+        (with("token", token.parse::<u64>().unwrap().into()), "invalid_token"),
+        (with("token", "99999999999999999999".into()), "invalid_token"),
+        (with("token", "0".into()), "invalid_token"),
+        (with("token", "-1".into()), "invalid_token"),
+        (with("token", "".into()), "invalid_token"),
+        ("{}".to_owned(), "missing"),
+    ] {
+        // A record that is there answers a retry, so both kinds of operation are asked for.
+        says(add(&shell, &presented, "a 2026-11 1"), verdict, 81);
+        says(add(&shell, &presented, "b 2026-11 1"), verdict, 81);
+    }
+    for arguments in [
+        "b 2026-11 '5 + 5'",
+        "b 2026-11 '5, month = 6'",
+        "b 2026-11 --5",
+        "b 2026-11 -",
+        "b 2026-11 ''",
+        "b 2026-11 1.5",
+        "b 2026-11 1000000000000000000",
+        "b 2026-11 1 'NULL); --'",
+        "b 2026-11 1 -1",
+    ] {
+        let ran = add(&shell, &good, arguments).exits(64);
+        assert_eq!(ran.stdout, "", "{arguments}");
+    }
+    says(add(&shell, &good, "b 2026-11 1 9223372036854775807"), "invalid_born", 81);
+    assert_eq!(records(), before);
+    says(add(&shell, &good, &format!("b 2026-11 -3 {token}")), "applied", 0);
+    assert_eq!(total(&shell, "2026-11"), -2);
+}
+
 /// Many at once lose no update and open nothing for each other: the write lock comes before everything.
 #[test]
 fn writers_at_once_come_one_after_the_other() {
