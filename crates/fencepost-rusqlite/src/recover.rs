@@ -14,7 +14,7 @@ use crate::{
     guard::{create_receiver, forget_born_before, learn},
     maintenance::{drop_fences, in_one_transaction, receiver_row, same_issuer, set_live_fences},
     place::identity,
-    transaction::read_receiver,
+    transaction::{count_fences, read_receiver},
 };
 
 /// Which storage a receiver is: noted before a recovery is begun, compared when it is carried out.
@@ -89,10 +89,18 @@ pub fn recover(
         };
         tx.execute_batch(SCHEMA)?;
         tx.execute(statement::START_COUNTER, [first_counter().cast_signed()])?;
-        match read_receiver(tx)? {
-            Some(row) => same_issuer(&row, &seed.issuer)?,
-            None => create_receiver(tx, seed)?,
-        }
+        let recorded = match read_receiver(tx)? {
+            Some(row) => {
+                same_issuer(&row, &seed.issuer)?;
+                row.fences
+            }
+            None => {
+                create_receiver(tx, seed)?;
+                0
+            }
+        };
+        // Fences may be there that a lost or damaged row does not count: dropping them would count below none.
+        count_fences(tx, fences_found(tx)? - recorded)?;
         learn(tx, seed)?;
         if records_lost {
             forget_born_before(tx, seed)?;
@@ -103,7 +111,7 @@ pub fn recover(
             tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
             dropped = drop_fences(tx, next, &seed.live)?;
         }
-        let fences: i64 = tx.query_row("SELECT count(*) FROM main.fencepost_fence", [], |row| row.get(0))?;
+        let fences = fences_found(tx)?;
         let (device, inode) = identity(tx).columns();
         let least = first_counter().max(seen.greatest().saturating_add(1));
         let least = i64::try_from(least).unwrap_or(i64::MAX);
@@ -117,4 +125,8 @@ pub fn recover(
     })?;
     seen.note(recovered.incarnation.counter);
     Ok(recovered)
+}
+
+fn fences_found(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT count(*) FROM main.fencepost_fence", [], |row| row.get(0))
 }
