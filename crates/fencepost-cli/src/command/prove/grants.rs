@@ -19,7 +19,7 @@ const WAIT_MS: u64 = 60_000;
 
 pub(super) struct Grants {
     folder: TempDir,
-    /// `None` only while it is restarted.
+    /// `None` while it is restarted, and after a restart that failed.
     coordinator: RefCell<Option<Embedded>>,
     leases: RefCell<BTreeMap<Domain, Held>>,
 }
@@ -30,20 +30,22 @@ struct Held {
     request: RequestId,
 }
 
-/// A wall clock that began with the year 2026 and has run at sixteen times the speed since. A start pushes the sequence
+/// A wall clock that has run at sixteen times the speed since [`FIRST_PROOF_MS`]. A start pushes the sequence
 /// to the age of the store, so tokens of a later proof are greater than those of an earlier one, although each skips a
 /// block of ten thousand numbers when it restarts its coordinator: the service may keep its fences.
 struct FastClock {
     stands_still: bool,
 }
 
-const NEW_YEAR_MS: u64 = 1_767_225_600_000;
+/// In milliseconds since 1970. Any moment before the first proof of all would do; once chosen it stays, or a later proof's
+/// tokens would be smaller.
+const FIRST_PROOF_MS: u64 = 1_767_225_600_000;
 const SPEED: u64 = 16;
 
 impl WallClock for FastClock {
     fn unix_millis(&self) -> u64 {
-        let age = SystemWallClock.unix_millis().saturating_sub(NEW_YEAR_MS);
-        NEW_YEAR_MS + if self.stands_still { 0 } else { age.saturating_mul(SPEED) }
+        let age = SystemWallClock.unix_millis().saturating_sub(FIRST_PROOF_MS);
+        FIRST_PROOF_MS + if self.stands_still { 0 } else { age.saturating_mul(SPEED) }
     }
 }
 
@@ -91,8 +93,9 @@ impl Grants {
         }
     }
 
-    fn coordinator(&self) -> Embedded {
-        self.coordinator.borrow().clone().expect("nobody asks while it is restarted")
+    fn coordinator(&self) -> Result<Embedded, Trouble> {
+        let coordinator = self.coordinator.borrow().clone();
+        coordinator.ok_or_else(|| trouble("is not there", "it did not start again"))
     }
 
     /// Gives the domain back for whoever has it, and acquires it for somebody else.
@@ -100,7 +103,7 @@ impl Grants {
         let held = self.leases.borrow_mut().remove(domain);
         if let Some(held) = held {
             // Where the lease is over already, there is nothing to give back.
-            let _ = self.coordinator().release(&held.key.secret, held.lease, held.request).await;
+            let _ = self.coordinator()?.release(&held.key.secret, held.lease, held.request).await;
         }
         self.acquire(domain).await
     }
@@ -112,7 +115,7 @@ impl Grants {
     }
 
     async fn acquire(&self, domain: &Domain) -> Result<Token, Trouble> {
-        let coordinator = self.coordinator();
+        let coordinator = self.coordinator()?;
         let holder = Holder::new("fencepost-prove").expect("it is a name");
         let ttl = Ttl::from_millis(TTL_MS).expect("it is allowed");
         // A machine so busy that a session is over before it has acquired anything gets another try.
@@ -160,8 +163,28 @@ impl Grants {
     }
 
     pub(super) async fn next_token(&self) -> Result<Token, Trouble> {
-        let snapshot = self.coordinator().snapshot(String::new()).await;
+        let snapshot = self.coordinator()?.snapshot(String::new()).await;
         let snapshot = snapshot.map_err(|error| trouble("tells no next token", error))?;
         snapshot.next_token.ok_or_else(|| trouble("has no next token", "its token space is used up"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mutant: whoever asks a coordinator that did not start again ends the whole command.
+    #[tokio::test]
+    async fn a_coordinator_that_did_not_start_again_is_trouble_of_the_scenario() {
+        let grants = Grants::open(Epoch::new(0).unwrap()).unwrap();
+        let domain = Domain::new("d").unwrap();
+        grants.next(&domain).await.unwrap();
+        grants.shutdown().await;
+        std::fs::remove_dir_all(grants.folder.path()).unwrap();
+        assert!(grants.restart().await.is_err());
+        for found in [grants.next(&domain).await, grants.after_expiry(&domain).await, grants.next_token().await] {
+            let Err(Trouble(why)) = found else { panic!("{found:?}") };
+            assert!(why.contains("did not start again"), "{why}");
+        }
     }
 }

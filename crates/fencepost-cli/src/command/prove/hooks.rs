@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write as _,
     os::unix::process::CommandExt as _,
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -46,16 +46,13 @@ impl Commands {
         command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         command.stderr(said.reopen().map_err(cannot)?);
         command.env("FENCEPOST_DOMAIN", domain.as_str()).env("FENCEPOST_NEXT_TOKEN", next.to_decimal());
-        let mut child = command.spawn().map_err(cannot)?;
+        let mut running = Running { child: command.spawn().map_err(cannot)?, has_ended: false };
         let started = Instant::now();
         let status = loop {
-            if let Some(status) = child.try_wait().map_err(cannot)? {
+            if let Some(status) = running.ended().map_err(cannot)? {
                 break status;
             }
             if started.elapsed() > PATIENCE {
-                // Only this command is its parent, so the number is still its own.
-                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-                let _ = child.wait();
                 return Err(failed(format!("took longer than {} s, and was ended", PATIENCE.as_secs())));
             }
             sleep(PAUSE).await;
@@ -67,5 +64,81 @@ impl Commands {
         let text = String::from_utf8_lossy(&text);
         let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
         Err(failed(format!("ended with {status}: {}", last.chars().take(200).collect::<String>())))
+    }
+}
+
+/// A hook under way. Dropped before it has ended, because it hangs or because this command is interrupted, it is killed
+/// with all it has begun.
+struct Running {
+    child: Child,
+    has_ended: bool,
+}
+
+impl Running {
+    fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        self.has_ended = status.is_some();
+        Ok(status)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        // Only this command is its parent, so the number is still its own.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is dead and waits for whoever has inherited it does not live.
+    fn lives(pid: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    }
+
+    /// Mutant: nothing is done where a hook is dropped.
+    #[tokio::test]
+    async fn a_hook_that_is_under_way_when_the_command_is_interrupted_is_ended_with_all_it_has_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let noted = folder.path().join("pid");
+        let script = format!("sleep 300 & echo $! >{0}.new; mv {0}.new {0}; wait", noted.display());
+        let commands = Commands { restart: Some(script), backup: None, restore: None };
+        let domain = Domain::new("d").unwrap();
+        let begun = async {
+            while !noted.exists() {
+                // bounded: by the hook's own patience
+                sleep(PAUSE).await;
+            }
+        };
+        tokio::select! {
+            ended = commands.run(Hook::Restart, &domain, "0.1".parse().unwrap()) => panic!("{ended:?}"),
+            () = begun => {}
+        }
+        let begun = fs::read_to_string(&noted).unwrap();
+        let started = std::time::Instant::now();
+        while lives(begun.trim()) {
+            assert!(started.elapsed() < PATIENCE, "the hook's processes live on");
+            sleep(PAUSE).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_hook_leaves_in_the_background_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let noted = folder.path().join("pid");
+        let script = format!("sleep 300 & echo $! >{}", noted.display());
+        let commands = Commands { restart: Some(script), backup: None, restore: None };
+        commands.run(Hook::Restart, &Domain::new("d").unwrap(), "0.1".parse().unwrap()).await.unwrap();
+        let left = fs::read_to_string(&noted).unwrap();
+        assert!(lives(left.trim()));
+        let pid = Pid::from_raw(left.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
     }
 }

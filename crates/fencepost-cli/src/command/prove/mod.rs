@@ -93,6 +93,9 @@ pub(crate) struct ProveArgs {
     yes_this_is_mine: bool,
 }
 
+const LEAST_PATIENCE_MS: u64 = 100;
+const MOST_PATIENCE_MS: u64 = 60_000;
+
 /// How long an answer may take.
 struct Patience(Duration);
 
@@ -101,7 +104,7 @@ impl Typed for Patience {
     const FIELD: &'static str = "timeout_ms";
 
     fn from_ms(ms: u64) -> Result<Self, Invalid> {
-        let (least, most) = (100, 60_000);
+        let (least, most) = (LEAST_PATIENCE_MS, MOST_PATIENCE_MS);
         if !(least..=most).contains(&ms) {
             return Err(Invalid::new(Self::FIELD, Rule::Range { least, most, found: Some(ms), unit: "ms" }));
         }

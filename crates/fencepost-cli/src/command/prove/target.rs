@@ -66,7 +66,10 @@ impl Service {
         };
         // One that listens on the older of two loopback addresses only is the rule, so that one is first.
         let first = found.iter().find(|address| address.is_ipv4()).or_else(|| found.first()).copied();
-        let first = first.ok_or_else(|| Failure::new(Exit::Unreachable, format!("{} has no address", self.name)))?;
+        let first = first.ok_or_else(|| {
+            Failure::new(Exit::Unreachable, format!("{} has no address", self.name))
+                .then("name the address of the service")
+        })?;
         if !anywhere && !first.ip().to_canonical().is_loopback() {
             return Err(Failure::new(
                 Exit::Usage,
@@ -80,12 +83,13 @@ impl Service {
 }
 
 /// Headers that a scenario, or the connection, decides about.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     "host",
     "connection",
     "content-length",
     "transfer-encoding",
     "expect",
+    "fencepost-grant",
     "fencepost-token",
     "fencepost-domain",
     "fencepost-operation-born",
@@ -169,7 +173,17 @@ mod tests {
     fn a_header_that_a_scenario_is_about_is_refused() {
         let one = |text: &str| headers(&[text.to_owned()]);
         assert_eq!(one("Authorization: Bearer x:y").unwrap(), [("Authorization".to_owned(), "Bearer x:y".to_owned())]);
-        for bad in ["", "x", ": y", "a b: c", "fencepost-TOKEN: 1", "Host: h", "Idempotency-Key: 1", "a: b\r\nc: d"] {
+        for bad in [
+            "",
+            "x",
+            ": y",
+            "a b: c",
+            "fencepost-TOKEN: 1",
+            "Fencepost-Grant: x",
+            "Host: h",
+            "Idempotency-Key: 1",
+            "a: b\r\nc: d",
+        ] {
             assert!(one(bad).is_err(), "{bad:?}");
         }
     }
