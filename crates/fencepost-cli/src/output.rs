@@ -4,6 +4,7 @@ use std::{
     env,
     io::{self, IsTerminal, StdoutLock, Write},
     os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use comfy_table::{Table, presets};
@@ -26,6 +27,9 @@ enum Unheard {
     /// The output is what was asked for, and something is held for whoever gets it.
     IsFailure,
 }
+
+/// Whether this process has said that its output cannot be written: once is enough, however many lines it has.
+static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 /// How to speak on standard output.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,7 @@ impl Output {
         match (self.unheard, error.kind()) {
             (Unheard::Ends, io::ErrorKind::BrokenPipe) => Err(Failure::reader_gone()),
             (Unheard::IsNoMatter, io::ErrorKind::BrokenPipe) => Ok(()),
+            (Unheard::IsNoMatter, _) if HAS_COMPLAINED.swap(true, Ordering::Relaxed) => Ok(()),
             (Unheard::IsNoMatter, _) => {
                 let what = format!("the output cannot be written ({error}); the exit code tells what was done");
                 aside(&if self.json { json!({"detail": what}).to_string() } else { format!("fencepost: {what}") });

@@ -1,6 +1,6 @@
 use std::{
     ffi::OsString,
-    io::{self, Read},
+    io::{self, Read, Write as _},
 };
 
 use clap::Args;
@@ -9,6 +9,9 @@ use fencepost_receiver::WriteError;
 use serde_json::json;
 
 use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource, verdict};
+
+/// How much is read before it is passed on.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Copy a guarded file to standard output, raising its fence first
 #[derive(Args, Debug)]
@@ -59,7 +62,9 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Configuration, what).then(format!("fencepost write {}", file.typed)));
     };
     let unreadable = |error: io::Error| {
-        Failure::new(Exit::CannotWrite, format!("{path} cannot be read: {error}")).then("run the same command again")
+        Failure::new(Exit::CannotWrite, format!("{path} cannot be read: {error}"))
+            .detail("what was printed of it, if anything, is not the whole: base no write on it")
+            .then("run the same command again; where that fails as well, see what `dmesg` says of the disk")
     };
     if output.json {
         let mut bytes = Vec::new();
@@ -71,6 +76,56 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
         output.json(&json!({"verdict": "applied", "result": {"bytes": text.len(), "text": text}}))?;
         return Ok(Exit::Done);
     }
-    output.write(|stdout| io::copy(&mut content, stdout).map(drop))?;
+    copy(&mut content, unreadable, |piece| output.write(|stdout| stdout.write_all(piece)))?;
     Ok(Exit::Done)
+}
+
+/// Piece by piece, so that a resource that cannot be read is not taken for an output that cannot be written.
+fn copy(
+    content: &mut impl Read,
+    unreadable: impl FnOnce(io::Error) -> Failure,
+    mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match content.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => write(&piece[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file on a disk that is broken behind its first bytes.
+    struct Broken(&'static [u8]);
+
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(io::Error::other("Input/output error")),
+                some => Ok(some),
+            }
+        }
+    }
+
+    /// Mutant: whatever fails while it is copied is told as a failure of the output.
+    #[test]
+    fn a_resource_that_cannot_be_read_is_not_told_as_an_output_that_cannot_be_written() {
+        let mut written = Vec::new();
+        let unreadable = |error: io::Error| Failure::new(Exit::CannotWrite, format!("unreadable: {error}"));
+        let take = |piece: &[u8]| {
+            written.extend_from_slice(piece);
+            Ok(())
+        };
+        let failure = copy(&mut Broken(b"begun"), unreadable, take).unwrap_err();
+        assert_eq!(failure.json()["detail"], "unreadable: Input/output error");
+        assert_eq!(written, b"begun");
+        let full = |_: &[u8]| Err(Failure::new(Exit::CannotWrite, "full"));
+        assert_eq!(copy(&mut Broken(b"begun"), unreadable, full).unwrap_err().json()["detail"], "full");
+    }
 }

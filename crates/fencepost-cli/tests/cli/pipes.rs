@@ -163,6 +163,19 @@ fn a_write_that_a_full_disk_cannot_report_is_still_applied() {
     assert_eq!(std::fs::read_to_string(shell.path("f")).unwrap(), "2\n");
 }
 
+/// Mutant: each line that cannot be written is complained about.
+#[test]
+fn a_full_disk_is_told_once_however_many_lines_there_were() {
+    let server = Server::start();
+    let (shell, _) = shop(&server);
+    for json in [&[][..], &["--json"]] {
+        let mut command = shell.command(&[&["recover", "sqlite:shop.db"], json].concat());
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ran = Ran::of(command.stdout(full).output().unwrap()).exits(0);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+    }
+}
+
 /// A lease whose grant nobody got is not to be taken for one that somebody works under.
 #[test]
 fn an_acquire_that_nobody_hears_says_how_to_give_it_back() {
