@@ -12,7 +12,12 @@ use fencepost_core::{
 use fencepost_wire::{ErrorCode, Problem, Refusal};
 use tokio::time::{Instant, sleep};
 
-use crate::{duration::readable, exit::Exit, failure::Failure, shell};
+use crate::{
+    duration::{readable, readable_left},
+    exit::Exit,
+    failure::Failure,
+    shell,
+};
 
 /// Where `fencepost serve` listens unless it is told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7421";
@@ -233,7 +238,7 @@ pub(crate) fn held(
                 .detail(format!(
                     "since {}, ends in {} unless renewed{token}, lease {}",
                     readable(held.held_ms),
-                    readable(held.remaining_ms),
+                    readable_left(held.remaining_ms),
                     held.lease
                 ))
                 .detail(format!("{} waiting{}", held.queue, waited(held.waited_ms)))
@@ -248,7 +253,7 @@ pub(crate) fn held(
                 }
             };
             Failure::new(Exit::Held, format!("{name} is not granted yet: {why} ({})", reserved.kind.as_str()))
-                .detail(format!("for {} more, {} waiting", readable(reserved.remaining_ms), reserved.queue))
+                .detail(format!("for {} more, {} waiting", readable_left(reserved.remaining_ms), reserved.queue))
                 .then(again(&format!("{}ms", reserved.remaining_ms.min(600_000))))
         }
         AcquireRefusal::Session(_)

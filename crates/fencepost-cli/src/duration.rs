@@ -1,6 +1,6 @@
 //! Durations as people type them: `15s`, `500ms`, `2m`, `1h`.
 
-use fencepost_core::{Invalid, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait};
+use fencepost_core::{Invalid, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait, limits::HOLD_MOST_MS};
 use fencepost_wire::Problem;
 
 use crate::{exit::Exit, failure::Failure};
@@ -109,7 +109,8 @@ typed! {
 const LEAST_USE_MS: u64 = 500;
 
 /// Refuses a holding time that would be over, or nearly so, when the lease is handed over: of the shorter of the two a
-/// tenth of the TTL is a margin that no holder believes in, and `reserve` says what else is kept back of it.
+/// tenth of the TTL is a margin that no holder believes in, and `reserve` says what else is kept back of it. One that is
+/// no shorter than the TTL takes nothing away, so it is not to blame.
 ///
 /// # Errors
 /// Says what the least would be that leaves something.
@@ -120,29 +121,26 @@ pub(crate) fn refuse_unusable(
 ) -> Result<(), Failure> {
     let Some(max_hold) = max_hold.map(MaxHold::as_millis) else { return Ok(()) };
     let margin = ttl.as_millis().div_ceil(10);
-    let leaves_some = |hold: u64| {
-        let hold = hold.min(ttl.as_millis());
-        hold >= margin + reserve(hold) + LEAST_USE_MS
-    };
+    let leaves_some = |hold: u64| hold >= ttl.as_millis() || hold >= margin + reserve(hold) + LEAST_USE_MS;
     if leaves_some(max_hold) {
         return Ok(());
     }
     let (held, lives) = (as_typed(max_hold), as_typed(ttl.as_millis()));
     let what = format!("--max-hold: {held} is too short beside --ttl {lives}, nothing would be left to work in");
-    let least = (1_000..=ttl.as_millis()).step_by(100).find(|hold| leaves_some(*hold));
-    let failure = Failure::new(Exit::Usage, what).detail(format!(
-        "the last {} before the end are a margin for clocks and for stopping",
-        as_typed(margin + reserve(max_hold))
-    ));
-    let failure = match least {
-        Some(least) => failure.then(format!("--max-hold {} at least", as_typed(least))),
-        None => failure,
-    };
-    let range = Rule::Range { least: least.unwrap_or(u64::MAX), most: u64::MAX, found: Some(max_hold), unit: "ms" };
-    Err(failure.then("or a shorter --ttl").with_problem(Problem::from(Invalid::new(MaxHold::FIELD, range))))
+    let least = (1_000..ttl.as_millis()).step_by(100).find(|hold| leaves_some(*hold)).unwrap_or(ttl.as_millis());
+    let failure = Failure::new(Exit::Usage, what)
+        .detail(format!(
+            "the last {} before the end are a margin for clocks and for stopping",
+            as_typed(margin + reserve(max_hold))
+        ))
+        .then(format!("--max-hold {} at least", as_typed(least)))
+        .then("or a shorter --ttl");
+    let failure = if reserve(max_hold) > 0 { failure.then("or a shorter --stop-after") } else { failure };
+    let range = Rule::Range { least, most: HOLD_MOST_MS, found: Some(max_hold), unit: "ms" };
+    Err(failure.with_problem(Problem::from(Invalid::new(MaxHold::FIELD, range))))
 }
 
-/// Milliseconds for people: two digits that matter, rounded to the nearest.
+/// A time that has passed, for people: two digits that matter, rounded to the nearest.
 pub(crate) fn readable(ms: u64) -> String {
     let rounded = |unit: u64| ms / unit + u64::from(ms % unit >= unit / 2);
     match ms {
@@ -152,6 +150,18 @@ pub(crate) fn readable(ms: u64) -> String {
         119_500..7_170_000 => format!("{} min", rounded(60_000)),
         7_170_000..171_000_000 => format!("{} h", rounded(3_600_000)),
         _ => format!("{} days", rounded(86_400_000)),
+    }
+}
+
+/// A time that is left, for people: two digits that matter and no more than there is, because somebody relies on it.
+pub(crate) fn readable_left(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        10_000..120_000 => format!("{} s", ms / 1_000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} days", ms / 86_400_000),
     }
 }
 
@@ -229,6 +239,45 @@ mod tests {
         ] {
             assert_eq!(readable(ms), text, "{ms}");
         }
+    }
+
+    /// Mutant: what is left is rounded to the nearest.
+    #[test]
+    fn of_what_is_left_nobody_is_told_more_than_there_is() {
+        for (ms, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_099, "1.0 s"),
+            (9_999, "9.9 s"),
+            (10_999, "10 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (150_000, "2 min"),
+            (179_999, "2 min"),
+            (7_199_999, "119 min"),
+            (7_200_000, "2 h"),
+            (172_799_999, "47 h"),
+            (172_800_000, "2 days"),
+            (u64::MAX, "213503982334 days"),
+        ] {
+            assert_eq!(readable_left(ms), text, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_holding_time_no_shorter_than_the_ttl_is_not_to_blame() {
+        let ttl = Ttl::from_millis(1_000).unwrap();
+        refuse_unusable(Some(MaxHold::from_millis(1_000).unwrap()), ttl, |_| 550).unwrap();
+        refuse_unusable(Some(MaxHold::from_millis(5_000).unwrap()), ttl, |_| 550).unwrap();
+    }
+
+    #[test]
+    fn the_limits_that_programs_are_told_can_be_kept_to() {
+        let (short, ttl) = (MaxHold::from_millis(1_000).unwrap(), Ttl::from_millis(1_150).unwrap());
+        let told = refuse_unusable(Some(short), ttl, |_| 555).unwrap_err().json();
+        assert_eq!(told["fix"], "--max-hold 1150ms at least; or a shorter --ttl; or a shorter --stop-after");
+        assert_eq!(told["detail"], "max_hold_ms: must be 1150 to 31622400000 ms, found 1000");
+        refuse_unusable(Some(MaxHold::from_millis(1_150).unwrap()), ttl, |_| 555).unwrap();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fencepost_core::{Issuer, Permission};
 use fencepost_wire::{AcquireAnswer, GrantJson};
 use serde_json::Value;
 
-use crate::{duration::readable, exit::Exit, failure::Failure, output::Output, shell};
+use crate::{duration::readable_left, exit::Exit, failure::Failure, output::Output, shell};
 
 /// Everything that `--export` may set, so that nothing of an earlier lease is left in a shell.
 const VARIABLES: [&str; 5] =
@@ -55,7 +55,7 @@ fn summary(handed: &Handed<'_>) -> String {
         "acquired {}{with}\n  ends in    {} unless renewed: fencepost renew\n  give back  fencepost release\n  \
          look       fencepost show {domain}{}",
         acquired.domain,
-        readable(left),
+        readable_left(left),
         handed.url_option,
     )
 }

@@ -9,7 +9,7 @@ use fencepost_wire::LeaseList;
 
 use crate::{
     coordinator::{Call, UrlArgs, failed},
-    duration::readable,
+    duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
     output::Output,
@@ -86,7 +86,7 @@ fn row(lease: &LeaseView) -> Vec<String> {
         lease.holder.to_string(),
         lease.token.map_or_else(|| lease.contract.to_string(), |token| token.to_string()),
         readable(lease.held_ms),
-        readable(lease.remaining_ms),
+        readable_left(lease.remaining_ms),
         lease.queue.to_string(),
         lease.lease.to_string(),
     ]

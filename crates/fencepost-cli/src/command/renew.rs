@@ -7,7 +7,7 @@ use fencepost_wire::HeartbeatAnswer;
 
 use crate::{
     coordinator::{Call, connect, failed, patiently},
-    duration::readable,
+    duration::readable_left,
     exit::Exit,
     failure::Failure,
     output::Output,
@@ -51,7 +51,7 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
         output.json(&HeartbeatAnswer::from(answered))?;
     } else {
         let token = token.map_or_else(String::new, |token| format!(" with token {token}"));
-        output.line(&format!("renewed {domain}{token}: {} from now", readable(live.remaining_ms)))?;
+        output.line(&format!("renewed {domain}{token}: {} from now", readable_left(live.remaining_ms)))?;
     }
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use fencepost_wire::{LeaseList, QueueItem, QueueList};
 
 use crate::{
     coordinator::{Call, UrlArgs, break_line, failed},
-    duration::readable,
+    duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
     names,
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
         None => {
             output.line(&format!("nobody holds {domain}"))?;
             if let (Some(kind), Some(ms)) = (queue.reserved, queue.remaining_ms) {
-                output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable(ms)))?;
+                output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable_left(ms)))?;
             }
             let acquire = format!("fencepost acquire {}{}", shell::word(domain.as_str()), args.url.option());
             output.command("next", &acquire)?;
@@ -75,7 +75,7 @@ fn waiting(queue: &QueueList, output: Output) -> Result<(), Failure> {
             place.to_string(),
             item.holder.to_string(),
             readable(item.waited_ms),
-            readable(item.remaining_ms),
+            readable_left(item.remaining_ms),
             connected.to_owned(),
         ]
     };
@@ -95,7 +95,7 @@ fn facts(lease: &LeaseView) -> Vec<(&'static str, String)> {
     }
     facts.extend([
         ("held for", readable(lease.held_ms)),
-        ("ends in", format!("{} unless renewed", readable(lease.remaining_ms))),
+        ("ends in", format!("{} unless renewed", readable_left(lease.remaining_ms))),
         ("holds", lease.holds.to_string()),
         ("waiting", lease.queue.to_string()),
         ("lease", lease.lease.to_string()),

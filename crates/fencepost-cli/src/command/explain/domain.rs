@@ -6,7 +6,13 @@ use fencepost_core::{
 use fencepost_wire::{HistoryItem, LeaseItem, QueueItem, QueueList};
 
 use super::{Asking, Explained, token_words};
-use crate::{command::history::about, coordinator::break_line, duration::readable, failure::Failure, shell};
+use crate::{
+    command::history::about,
+    coordinator::break_line,
+    duration::{readable, readable_left},
+    failure::Failure,
+    shell,
+};
 
 /// Most waiters, and most entries of the history, that are looked at.
 const ROWS: usize = 10;
@@ -69,7 +75,7 @@ fn held(explained: &mut Explained, lease: &LeaseView, history: &[HistoryItem]) {
         lease.holder,
         readable(lease.held_ms),
         lease.contract,
-        readable(lease.remaining_ms)
+        readable_left(lease.remaining_ms)
     ));
     match (lease.contract, lease.token) {
         (Contract::Safety, Some(token)) => {
@@ -96,7 +102,7 @@ fn reserved(explained: &mut Explained, kind: ReservedKind, ms: u64, history: &[H
         ReservedKind::MinHold => "its last lease asked for a least holding time, counted from its grant (min_hold)",
         ReservedKind::LockDelay => "its last lease ended uncleanly and had asked for a delay after that (lock_delay)",
     };
-    explained.say(format!("Nobody holds it, and nobody may for {} more: {why}.", readable(ms)));
+    explained.say(format!("Nobody holds it, and nobody may for {} more: {why}.", readable_left(ms)));
     before(explained, history);
 }
 
