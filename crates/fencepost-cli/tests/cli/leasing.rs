@@ -48,7 +48,7 @@ fn every_grant_has_a_greater_token() {
     assert!(second > first);
 }
 
-/// Case 2: the greatest tokens keep every digit from the answer to the shell and to the receiver.
+/// The greatest tokens keep every digit from the answer to the shell and to the receiver.
 #[test]
 fn the_digits_of_a_token_are_the_same_everywhere() {
     let server = Server::at_epoch(1_048_575);
@@ -262,7 +262,7 @@ fn a_least_hold_reserves_the_domain_after_the_release() {
     assert!(reserved.stderr.contains("min_hold") && reserved.stderr.contains("next: fencepost acquire d --wait "));
 }
 
-/// Case 5: the answer to the acquire is lost, and asked for again under the same request id.
+/// The answer to the acquire is lost, and asked for again under the same request id.
 /// Mutant: the file written only after the answer; the retry is then refused, because its own grant holds the domain.
 #[test]
 fn a_lost_answer_is_asked_for_again_and_no_second_token_is_spent() {

@@ -19,7 +19,7 @@ fn serve(arguments: &[&str]) -> Ran {
     Ran::of(fencepost().args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).output().unwrap())
 }
 
-/// Case 13, an empty directory. Mutant: `Embedded::init` called where there is no store.
+/// Mutant: `Embedded::init` called where there is no store.
 #[test]
 fn an_empty_directory_is_never_taken_for_a_new_coordinator() {
     let folder = tempfile::tempdir().unwrap();
