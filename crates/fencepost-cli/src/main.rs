@@ -185,7 +185,7 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::ProveSender(args) => awaited(commands::prove::run_sender(args)),
         Command::Serve(args) => on_all_cores(commands::serve::run(args, output.of_change())),
         Command::Break(args) => awaited(commands::breaking::run(args, output.of_change())),
-        Command::Recover(args) => awaited(commands::recover::run(args, output.of_change())),
+        Command::Recover(args) => awaited(commands::recover::run(args, url_was_named(matches), output.of_change())),
         Command::Completions(args) => commands::completions::completions(&args, output),
         Command::Man(args) => commands::completions::man(&args, output.of_change()),
         Command::Help { words } => {
@@ -197,8 +197,16 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
 
 /// Whether the coordinator was named on the command line, and not by a default.
 fn url_was_typed(matches: &ArgMatches) -> bool {
-    let command = matches.subcommand().map(|(_, command)| command);
-    command.and_then(|command| command.value_source("url")) == Some(ValueSource::CommandLine)
+    source_of_url(matches) == Some(ValueSource::CommandLine)
+}
+
+/// Whether anybody has named the coordinator, on the command line or in the environment.
+fn url_was_named(matches: &ArgMatches) -> bool {
+    matches!(source_of_url(matches), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+}
+
+fn source_of_url(matches: &ArgMatches) -> Option<ValueSource> {
+    matches.subcommand().and_then(|(_, command)| command.value_source("url"))
 }
 
 fn awaited(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {

@@ -129,7 +129,9 @@ impl SqliteResource {
                 .then("use the coordinator that this database was guarded for")
                 .then(format!("fencepost status {}", self.typed)),
             MaintenanceError::Closed(why) => self.closed(why),
-            MaintenanceError::Overtaken => Failure::new(Exit::Unknown, what).then("run the same command again"),
+            MaintenanceError::Overtaken => {
+                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then("run the same command again")
+            }
             MaintenanceError::SqliteTooOld(_) => {
                 Failure::new(Exit::Configuration, what).then("use a newer build of fencepost")
             }

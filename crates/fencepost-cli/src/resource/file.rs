@@ -45,7 +45,9 @@ impl FileResource {
                 shell::word(here.as_str())
             )),
             MaintenanceError::Closed(why) => self.closed(why),
-            MaintenanceError::Overtaken => Failure::new(Exit::Unknown, what).then("run the same command again"),
+            MaintenanceError::Overtaken => {
+                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then("run the same command again")
+            }
             MaintenanceError::Unavailable(trouble) => troubled(&trouble),
             MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then("run the same command again"),
         }

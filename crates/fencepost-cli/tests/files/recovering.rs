@@ -140,6 +140,7 @@ fn a_file_without_its_sidecar_asks_for_the_domain_that_was_lost_with_it() {
     // What the sidecar names from now on cannot be talked out of it.
     let other = shell.run(&["recover", "file:f", "--domain", "g"]).exits(81);
     assert!(other.stderr.contains("belongs to domain f"), "{}", other.stderr);
+    assert_eq!(other.next("fencepost "), "fencepost recover file:f --domain f");
     shell.run(&["recover", "file:f"]).exits(0);
 }
 
@@ -181,6 +182,81 @@ fn what_it_must_know_it_does_not_guess() {
     shell.run(&["recover", "sqlite:x.db"]).exits(0);
 }
 
+/// A receiver without records believes whoever answers, for ever.
+/// Mutant: nobody has to have named the coordinator.
+#[test]
+fn who_becomes_the_issuer_of_a_receiver_without_records_is_named_and_not_guessed() {
+    let server = Server::start();
+    let (shell, _) = database(&server);
+    let issuer = status(&shell, "sqlite:x.db")["issuer"].as_str().unwrap().to_owned();
+    shell.sqlite("x.db", "DROP TABLE fencepost_receiver").unwrap();
+    let unnamed = |arguments: &[&str]| {
+        let mut command = shell.command(arguments);
+        command.env_remove("FENCEPOST_URL");
+        Ran::of(command.output().unwrap())
+    };
+    let refused = unnamed(&["recover", "sqlite:x.db"]).exits(64);
+    assert!(refused.stderr.contains("nothing was changed"), "{}", refused.stderr);
+    assert_eq!(refused.next("fencepost recover"), "fencepost recover sqlite:x.db --url URL");
+    let other = shell.run(&["recover", "sqlite:x.db", "--issuer", "somebody-else"]).exits(64);
+    assert!(other.stderr.contains(&format!("is {issuer}, not somebody-else")), "{}", other.stderr);
+    shell.run(&["status", "sqlite:x.db"]).exits(81);
+    unnamed(&["recover", "sqlite:x.db", "--url", &server.url, "--issuer", &issuer]).exits(0);
+    assert_eq!(status(&shell, "sqlite:x.db")["issuer"], issuer.as_str());
+    // The same for a file.
+    let (shell, _) = file(&server);
+    for name in [".f.fence", ".f.fence-spare"] {
+        let _ = fs::remove_file(shell.path(name));
+    }
+    let mut command = shell.command(&["recover", "file:f", "--domain", "f"]);
+    let refused = Ran::of(command.env_remove("FENCEPOST_URL").output().unwrap()).exits(64);
+    assert_eq!(refused.next("fencepost recover"), "fencepost recover file:f --domain f --url URL");
+    shell.run(&["recover", "file:f", "--domain", "f"]).exits(0);
+}
+
+/// Mutant: what the receiver knew is not compared with what the coordinator says.
+#[test]
+fn a_coordinator_that_remembers_less_than_the_receiver_is_named_as_one_that_was_restored() {
+    let server = Server::start();
+    let (shell, old) = database(&server);
+    let recover = || shell.run(&["recover", "sqlite:x.db", "--json"]).exits(0).json();
+    assert_eq!(recover()["coordinator_behind"], false);
+    // A token that this coordinator has not granted yet, as from before its restore.
+    let mut ahead: Value = serde_json::from_str(&old).unwrap();
+    let token = ahead["token"].as_str().unwrap().parse::<u64>().unwrap();
+    ahead["token"] = (token + 1_000_000).to_string().into();
+    shell.run(&["advance", "sqlite:x.db", "--grant", &ahead.to_string()]).exits(0);
+    assert_eq!(recover()["coordinator_behind"], true);
+    let told = shell.run(&["recover", "sqlite:x.db"]).exits(0).stdout;
+    assert!(told.contains("the coordinator is behind this receiver"), "{told}");
+    // An epoch that it was told of by hand, as by the coordinator that was there before.
+    let (shell, _) = file(&server);
+    let issuer = status(&shell, "file:f")["issuer"].as_str().unwrap().to_owned();
+    let recover = || shell.run(&["recover", "file:f", "--json"]).exits(0).json();
+    assert_eq!(recover()["coordinator_behind"], false);
+    shell.run(&["guard", "file:f", "--domain", "f", "--issuer", &issuer, "--epoch", "5"]).exits(0);
+    assert_eq!(recover()["coordinator_behind"], true);
+}
+
+/// Something in the database takes its fences away as soon as it is opened.
+/// Mutant: it is said to accept tokens without looking.
+#[test]
+fn a_receiver_that_is_closed_again_when_it_is_looked_at_is_not_said_to_be_open() {
+    let server = Server::start();
+    let (shell, _) = database(&server);
+    let live = live(&shell, "d");
+    shell.run(&["advance", "sqlite:x.db", "--grant", &live]).exits(0);
+    let trigger =
+        "CREATE TRIGGER tidy AFTER UPDATE OF recovery ON fencepost_receiver BEGIN DELETE FROM fencepost_fence; END";
+    shell.sqlite("x.db", trigger).unwrap();
+    copied_back(&shell, "x.db");
+    let closed = shell.run(&["recover", "sqlite:x.db"]).exits(81);
+    assert_eq!(closed.stdout, "");
+    assert!(closed.stderr.contains("fence_missing") && closed.stderr.contains("closed again"), "{}", closed.stderr);
+    shell.sqlite("x.db", "DROP TRIGGER tidy").unwrap();
+    shell.run(&["recover", "sqlite:x.db"]).exits(0);
+}
+
 /// The storage is replaced again while the recovery of the one before waits for the coordinator.
 /// Mutant: the incarnation is noted after the coordinator was asked.
 #[test]
@@ -190,7 +266,7 @@ fn a_recovery_that_hung_does_not_open_another_storage_than_the_one_it_was_begun_
     copied_back(&shell, "x.db");
     let gate = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", gate.local_addr().unwrap());
-    let recovering = shell.command(&["recover", "sqlite:x.db", "--url", &url]).spawn().unwrap();
+    let recovering = shell.command(&["recover", "sqlite:x.db", "--json", "--url", &url]).spawn().unwrap();
     let (client, _) = gate.accept().unwrap();
     copied_back(&shell, "x.db");
     let upstream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
@@ -198,9 +274,9 @@ fn a_recovery_that_hung_does_not_open_another_storage_than_the_one_it_was_begun_
     thread::spawn(move || pass(&mut asked, &mut to));
     let (mut from, mut back) = (upstream, client);
     thread::spawn(move || pass(&mut from, &mut back));
-    let ran = Ran::of(recovering.wait_with_output().unwrap());
-    assert_ne!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("run the same command again"), "{}", ran.stderr);
+    let overtaken = Ran::of(recovering.wait_with_output().unwrap()).exits(69).problem();
+    assert_eq!((&overtaken["may_have_happened"], &overtaken["retryable"]), (&json!(false), &json!(true)));
+    assert_eq!(overtaken["fix"], "run the same command again");
     shell.run(&["status", "sqlite:x.db"]).exits(81);
     shell.run(&["recover", "sqlite:x.db"]).exits(0);
 }
