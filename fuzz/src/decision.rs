@@ -10,6 +10,9 @@ use rusqlite::{Connection, params};
 const MOST_STEPS: usize = 40;
 
 /// The same script at the memory receiver and at SQLite: the same verdicts, and the same value afterwards.
+///
+/// Both call the core's decision. What is compared is everything around it: what SQL reads for it, raises, records and
+/// collects.
 pub fn decision(bytes: &[u8]) {
     let issuer = Issuer::new("fuzz").expect("a name");
     let seed = ReceiverSeed::new(issuer.clone(), Epoch::new(1).expect("an epoch"));

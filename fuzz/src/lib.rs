@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask fuzz` builds a program of each with libFuzzer and runs it, the saved corpus first.
 
+mod answer;
 mod decision;
 mod expression;
 mod history;
@@ -10,6 +11,7 @@ mod names;
 mod sidecar;
 mod wire;
 
+pub use answer::answer;
 pub use decision::decision;
 pub use expression::expression;
 pub use history::history;

@@ -1,7 +1,7 @@
 use fencepost_core::lease::{Leases, Record, Snapshot};
 
-/// Bytes in the place of a log row or a snapshot: they are read or refused. What is read is written as the same bytes,
-/// or it was not what a coordinator writes.
+/// Bytes in the place of a log row or a snapshot: they are read or refused. A state that was read need not be written as
+/// the bytes that it came from; once written, it is read and written as the same bytes ever after.
 pub fn log(bytes: &[u8]) {
     let _ = postcard::from_bytes::<Vec<Record>>(bytes);
     if let Ok(snapshot) = postcard::from_bytes::<Snapshot>(bytes) {

@@ -29,7 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: "programs the tests need", run: programs },
     Step { name: "tests", run: tests },
     Step { name: "doc tests", run: doc_tests },
-    Step { name: "fuzzing", run: |root, _| fuzz::fuzz(root, fuzz::Amount::Bounded, None) },
+    Step { name: "fuzzing", run: fuzz::bounded },
     Step { name: "docs", run: docs },
     Step { name: "tidy", run: |root, _| Ok(vec![tidy::run(root)?]) },
     Step { name: "licences", run: licences },

@@ -10,12 +10,13 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    command::{cargo, run},
+    command::{cargo, output, run},
     servers::{self, Program},
+    skips::Skips,
 };
 
 /// What is attacked, each by a program of this name in `fuzz/targets`.
-const TARGETS: &[&str] = &["names", "wire", "history", "log", "sidecar", "expression", "decision"];
+const TARGETS: &[&str] = &["names", "wire", "history", "log", "sidecar", "expression", "answer", "decision"];
 
 /// The target of the decision, and a defect that it has to find, or it would find nothing.
 const TEETH: (&str, &str) = ("decision", "equal_token_refused");
@@ -40,8 +41,22 @@ pub(crate) fn fuzz(root: &Path, amount: Amount, only: Option<&str>) -> Result<Ve
     let targets: Vec<&str> = TARGETS.iter().copied().filter(|target| only.is_none_or(|only| only == *target)).collect();
     ensure!(!targets.is_empty(), "no such target; there are: {}", TARGETS.join(", "));
     servers::ensure(&[Program::Cxx])?;
+    attack_all(root, amount, &targets)
+}
+
+/// The bounded run of every target. Where there is no C++ compiler, and none can be installed, it is a skip with its name:
+/// the tests need a C compiler only.
+pub(crate) fn bounded(root: &Path, skips: &Skips) -> Result<Vec<String>> {
+    if let Err(why) = servers::ensure(&[Program::Cxx]) {
+        skips.note("fuzzing", &format!("{why:#}"))?;
+        return Ok(vec!["skipped for want of a C++ compiler".to_owned()]);
+    }
+    attack_all(root, Amount::Bounded, TARGETS)
+}
+
+fn attack_all(root: &Path, amount: Amount, targets: &[&str]) -> Result<Vec<String>> {
     let programs = build(root)?;
-    for target in &targets {
+    for target in targets {
         run(&mut attack(root, &programs, target, amount)?).with_context(|| {
             format!("`{target}` failed: the input lies in {}, and the run above says how", found(root).display())
         })?;
@@ -67,13 +82,20 @@ fn bite(root: &Path, programs: &Path) -> Result<()> {
 }
 
 fn build(root: &Path) -> Result<PathBuf> {
-    let target = "x86_64-unknown-linux-gnu";
+    let target = host()?;
     let folder = root.join("target/fuzz");
     let mut command = cargo(root);
-    command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", target]);
+    command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &target]);
     command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", INSTRUMENTED);
     run(&mut command)?;
     Ok(folder.join(target).join("release"))
+}
+
+/// The machine that this toolchain builds for, named to cargo: only then the flags stay away from build scripts.
+fn host() -> Result<String> {
+    let version = output(Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("`rustc -vV` names no host")
 }
 
 fn found(root: &Path) -> PathBuf {

@@ -4,7 +4,8 @@
 //! the variable `FENCEPOST_SKIPS`, if it is set, and returns. A skip that nobody sees is a test that nobody has.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -30,6 +31,12 @@ impl Skips {
         &self.0
     }
 
+    /// Adds a skip of a step that is no test.
+    pub(crate) fn note(&self, name: &str, reason: &str) -> Result<()> {
+        let mut file = OpenOptions::new().append(true).open(&self.0).context("the file of skips is gone")?;
+        writeln!(file, "SKIPPED: {name}: {}", reason.replace('\n', " ")).context("cannot note a skip")
+    }
+
     /// What they wrote, sorted, each line once.
     pub(crate) fn read(&self) -> Result<Vec<String>> {
         parse(&fs::read_to_string(&self.0).with_context(|| format!("cannot read {}", self.0.display()))?)
@@ -53,6 +60,15 @@ fn parse(text: &str) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_is_skipped_stands_beside_the_tests_that_were() {
+        let folder = std::env::temp_dir().join(format!("fencepost-skips-{}", std::process::id()));
+        let skips = Skips::in_folder(&folder).unwrap();
+        skips.note("fuzzing", "no `c++`:\ninstall g++").unwrap();
+        assert_eq!(skips.read().unwrap(), ["SKIPPED: fuzzing: no `c++`: install g++"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn a_skip_has_a_name_and_a_reason() {

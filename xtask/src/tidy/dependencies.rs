@@ -9,18 +9,23 @@ use super::{Finding, tree::Tree};
 
 const PAGE: &str = "docs/dependencies.md";
 const MANIFEST: &str = "Cargo.toml";
+/// A workspace of its own, which the metadata of this one does not know.
+const FUZZ: &str = "fuzz/Cargo.toml";
 
 pub(super) fn check(tree: &Tree, metadata: &Value) -> Vec<Finding> {
-    let used = of_members(metadata);
-    let idle = of_workspace(tree.text(MANIFEST).unwrap_or_default()).into_iter().filter(|name| !used.contains(name));
+    let mut used = of_members(metadata);
+    let idle = of_section(tree.text(MANIFEST).unwrap_or_default(), "[workspace.dependencies]");
+    let idle = idle.into_iter().filter(|name| !used.contains(name));
     let idle = idle.map(|name| Finding::new(MANIFEST, 0, format!("`{name}` is used by no member: remove it")));
+    let idle: Vec<Finding> = idle.collect();
+    used.extend(of_section(tree.text(FUZZ).unwrap_or_default(), "[dependencies]"));
     let argued = argued(tree.text(PAGE).unwrap_or_default());
     let missing = used.iter().filter(|name| !argued.iter().any(|(_, argued)| argued == *name));
     let dead = argued.iter().filter(|(_, name)| !used.contains(name));
     let missing = missing.map(|name| Finding::new(PAGE, 0, format!("has no line that argues for `{name}`")));
     let dead =
         dead.map(|(line, name)| Finding::new(PAGE, *line, format!("`{name}` is no dependency: remove the line")));
-    idle.chain(missing).chain(dead).collect()
+    idle.into_iter().chain(missing).chain(dead).collect()
 }
 
 /// What the members name, from anywhere but this workspace.
@@ -31,9 +36,9 @@ fn of_members(metadata: &Value) -> BTreeSet<String> {
     foreign.filter_map(|dependency| dependency["name"].as_str()).map(str::to_owned).collect()
 }
 
-/// What the root manifest holds ready, one a line.
-fn of_workspace(manifest: &str) -> BTreeSet<String> {
-    let section = manifest.lines().skip_while(|line| line.trim() != "[workspace.dependencies]").skip(1);
+/// What a section of a manifest names, one a line, from anywhere but this workspace.
+fn of_section(manifest: &str, section: &str) -> BTreeSet<String> {
+    let section = manifest.lines().skip_while(|line| line.trim() != section).skip(1);
     let lines = section.take_while(|line| !line.starts_with('['));
     let entries = lines.filter_map(|line| line.split_once('=')).filter(|(_, value)| !value.contains("path ="));
     let names = entries.map(|(name, _)| name.split('.').next().unwrap_or(name).trim().to_owned());
@@ -62,7 +67,8 @@ mod tests {
         let metadata = json!({"packages": [{"dependencies": [
             {"name": "serde", "path": null}, {"name": "own", "path": "p"}, {"name": "anyhow"}, {"name": "http"}]}]});
         let page = "| crate | what for |\n|---|---|\n| `serde` | data |\n| `gone` | nothing |\n";
-        let tree = Tree::of([(MANIFEST, manifest), (PAGE, page)]);
+        let fuzz = "[dependencies]\nown = { path = \"../own\" }\nlibfuzzer-sys = \"0.4\"\nserde = \"1\"\n";
+        let tree = Tree::of([(MANIFEST, manifest), (PAGE, page), (FUZZ, fuzz)]);
         let found: Vec<String> = check(&tree, &metadata).iter().map(ToString::to_string).collect();
         assert_eq!(
             found,
@@ -70,6 +76,7 @@ mod tests {
                 "Cargo.toml: `idle` is used by no member: remove it",
                 "docs/dependencies.md: has no line that argues for `anyhow`",
                 "docs/dependencies.md: has no line that argues for `http`",
+                "docs/dependencies.md: has no line that argues for `libfuzzer-sys`",
                 "docs/dependencies.md:4: `gone` is no dependency: remove the line",
             ]
         );

@@ -17,7 +17,7 @@ const HOSTS: &[&str] = &[
     concat!("artifact", "ory"),
 ];
 
-/// The one source of packages that the lock file names.
+/// The one source of packages that a lock file names.
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,8 +26,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for (at, line) in text.lines().enumerate() {
             let folder = FOLDERS.iter().find(|folder| has_path(line, folder));
             let host = HOSTS.iter().find(|host| line.to_lowercase().contains(**host));
-            let source =
-                line.strip_prefix("source = ").filter(|_| path == "Cargo.lock").map(|value| value.trim_matches('"'));
+            let source = line
+                .strip_prefix("source = ")
+                .filter(|_| path.ends_with("Cargo.lock"))
+                .map(|value| value.trim_matches('"'));
             let why = match (folder, host, source) {
                 (Some(folder), _, _) => format!("`{folder}` is a folder of one machine"),
                 (None, Some(host), _) => format!("`{host}` is the host of a package registry"),
@@ -70,5 +72,6 @@ mod tests {
         }
         assert_eq!(findings("Cargo.lock", &format!("source = \"{SOURCE}\"")), 0);
         assert_eq!(findings("Cargo.lock", "source = \"git+https://e.org/x\""), 1);
+        assert_eq!(findings("fuzz/Cargo.lock", "source = \"git+https://e.org/x\""), 1);
     }
 }
