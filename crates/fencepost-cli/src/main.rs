@@ -213,8 +213,12 @@ fn awaited(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Fa
     in_runtime(tokio::runtime::Builder::new_current_thread(), work)
 }
 
+/// On all cores but one, which the coordinator's writer has for itself: a thread more than cores only takes turns with it.
 fn on_all_cores(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
-    in_runtime(tokio::runtime::Builder::new_multi_thread(), work)
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(cores.saturating_sub(1).max(1));
+    in_runtime(builder, work)
 }
 
 fn in_runtime(

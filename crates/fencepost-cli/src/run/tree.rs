@@ -4,7 +4,9 @@
 
 use std::{collections::HashMap, fs, io};
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, waitid,
+};
 
 /// A living process, told from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,10 @@ struct Seen {
 /// # Errors
 /// When the system does not show its processes.
 pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
+    // A look at every process of a machine takes milliseconds, and mostly there is nobody.
+    if root == getpid() && is_childless() {
+        return Ok(Vec::new());
+    }
     let mut children: HashMap<i32, Vec<(i32, Seen)>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
@@ -47,6 +53,23 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
         }
     }
     Ok(found)
+}
+
+/// Whether this process has no child, not even one that has ended, and so no descendant either.
+fn is_childless() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD))
+}
+
+/// Whether the system shows its processes at all: what cannot be seen could not be stopped.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn is_shown() -> io::Result<()> {
+    match look(getpid().as_raw_nonzero().get()) {
+        Some(_) => Ok(()),
+        None => Err(io::Error::other("/proc does not show the processes of this machine")),
+    }
 }
 
 /// Sends these signals to every descendant but `except` and what is below them, and says how many there were.
@@ -103,8 +126,6 @@ mod tests {
         process::{Command, Stdio},
         time::{Duration, Instant},
     };
-
-    use rustix::process::getpid;
 
     use super::*;
 

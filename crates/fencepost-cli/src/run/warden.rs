@@ -124,8 +124,7 @@ async fn carry(args: WardenArgs) -> io::Result<()> {
 fn start(command: &[OsString], stdin: OwnedFd, cgroup: Option<&Cgroup>) -> io::Result<Pid> {
     signals::survive()?;
     set_child_subreaper(Some(getpid()))?;
-    // Where the members cannot be seen they could not be stopped either.
-    tree::members(getpid(), &[])?;
+    tree::is_shown()?;
     let mut child = process::Command::new("/proc/self/exe");
     child.arg0("fencepost").args(["run-become", "--parent"]).arg(process::id().to_string());
     if let Some(cgroup) = cgroup {

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -23,6 +24,30 @@ impl Drop for Server {
 }
 
 impl Server {
+    /// Starts the coordinator's server on this data directory, which is made where it is not there.
+    pub(crate) fn fencepost(binary: &Path, data: &Path) -> Result<Self> {
+        let init: &[&str] = if data.exists() { &[] } else { &["--init", "--epoch", "0"] };
+        let mut command = Command::new(binary);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(init).arg("--data").arg(data);
+        Self::printing(&mut command)
+    }
+
+    /// The process's resident memory, in bytes.
+    pub(crate) fn resident(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+
+    /// Asks the process to end, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Starts a server that prints the `http://` address it listens on.
     pub(crate) fn printing(command: &mut Command) -> Result<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;

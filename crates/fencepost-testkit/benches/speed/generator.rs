@@ -45,6 +45,12 @@ impl Connection {
         }
     }
 
+    /// Gets a page and hands back its body.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<&[u8]> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        self.answered(path, &request).await
+    }
+
     /// Posts a JSON body and hands back the answer's body.
     pub(crate) async fn post(&mut self, path: &str, secret: &str, body: &str) -> Result<&[u8]> {
         let authorization =
@@ -54,6 +60,10 @@ impl Connection {
              content-length: {}\r\n\r\n{body}",
             body.len()
         );
+        self.answered(path, &request).await
+    }
+
+    async fn answered(&mut self, path: &str, request: &str) -> Result<&[u8]> {
         let answer = self.exchange(request.as_bytes(), http_end).await?;
         let text = std::str::from_utf8(answer)?;
         if !text.starts_with("HTTP/1.1 2") {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{
     child::Server,
@@ -22,13 +22,10 @@ use crate::{
 static NEXT: AtomicU64 = AtomicU64::new(1);
 const PAIRS_OF_A_SESSION: u64 = 5_000;
 
-pub(crate) fn measure(plan: Plan, fencepost: Option<&Path>) -> Result<Table> {
-    let fencepost = fencepost.context("name the server to measure with --fencepost, or use `cargo xtask bench`")?;
+pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
     let dir = tempfile::Builder::new().prefix("fencepost-bench-").tempdir_in(".")?;
     let empty = Server::printing(Command::new(std::env::current_exe()?).arg("--empty-handler"))?;
-    let data = dir.path().join("data");
-    let serve = ["serve", "--init", "--epoch", "0", "--listen", "127.0.0.1:0", "--data"];
-    let own = Server::printing(Command::new(fencepost).args(serve).arg(data))?;
+    let own = Server::fencepost(fencepost, &dir.path().join("data"))?;
     let etcd = start_etcd(&dir.path().join("etcd"))?;
     let redis = start_redis(&dir.path().join("redis"))?;
     let mut append = Append::new(dir.path())?;
@@ -42,11 +39,11 @@ pub(crate) fn measure(plan: Plan, fencepost: Option<&Path>) -> Result<Table> {
         let mut pairs = runtime.block_on(Load::<Pair>::connect(own.address, clients))?;
         let mut etcd = runtime.block_on(Load::<EtcdClient>::connect(etcd.address, clients))?;
         let mut redis = runtime.block_on(Load::<RedisClient>::connect(redis.address, clients))?;
-        let append = &mut append;
+        let appending = &mut append;
         let scores = compete(
             plan,
             vec![
-                Contestant::new("append of 100 bytes + fdatasync", move |turn| append.turn(turn)),
+                Contestant::new("append of 100 bytes + fdatasync", move |turn| appending.turn(turn)),
                 Contestant::new("empty handler, requests", move |turn| runtime.block_on(requests.turn(turn))),
                 Contestant::new("fencepost, pairs", move |turn| runtime.block_on(pairs.turn(turn))),
                 Contestant::new("etcd, pairs", move |turn| runtime.block_on(etcd.turn(turn))),
@@ -67,10 +64,14 @@ pub(crate) fn measure(plan: Plan, fencepost: Option<&Path>) -> Result<Table> {
             ]);
         }
         if clients == 1 {
-            let ground = scores[0].median_us() + scores[1].median_us();
-            let over = ratio(scores[2].median_us() / ground);
+            let trip = scores[1].median_us();
+            let over = ratio(scores[2].median_us() / (scores[0].median_us() + trip));
+            let paced = append.paced(Duration::from_micros(150), 2_000)?;
+            let over_paced = ratio(scores[2].median_us() / (paced + trip));
             table.note(format!(
-                "With one client a median acquire takes {over} of one fdatasync plus one empty round trip."
+                "With one client a median acquire takes {over} of one fdatasync plus one empty round trip. The same \
+                 fdatasync takes {paced:.0} us where the disk has been idle for 150 us, as it is between the requests of \
+                 one client; to that plus one round trip it is {over_paced}."
             ));
         }
     }
@@ -102,7 +103,7 @@ impl Client for Empty {
 }
 
 /// A client that acquires and releases its own domain.
-struct Pair {
+pub(crate) struct Pair {
     connection: Connection,
     domain: String,
     session: String,

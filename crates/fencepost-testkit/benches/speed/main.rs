@@ -12,14 +12,17 @@ mod generator;
 mod history;
 mod http;
 mod in_process;
+mod many;
 mod peers;
 mod raw;
 mod report;
 mod round;
+mod run;
 mod sqlite;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
+use anyhow::Context as _;
 use clap::Parser;
 
 /// Measures Fencepost. `cargo xtask bench` calls this with what it has built.
@@ -40,6 +43,9 @@ struct Args {
     /// Serve the empty handler instead of measuring: the other end of `http`.
     #[arg(long, hide = true)]
     empty_handler: bool,
+    /// Note the time in this file instead of measuring: the command of `run`'s hand-over.
+    #[arg(long, hide = true)]
+    stamp: Option<PathBuf>,
     /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -57,6 +63,10 @@ enum What {
     File,
     /// The history checker on a million events.
     History,
+    /// A command under a lease, from start to end, beside `flock` and `etcdctl lock`; and the hand-over in a queue.
+    Run,
+    /// A million leases in ten thousand sessions: memory, latency, paging, restart. Takes some minutes.
+    Many,
 }
 
 fn main() -> ExitCode {
@@ -65,17 +75,26 @@ fn main() -> ExitCode {
         empty::serve();
         return ExitCode::SUCCESS;
     }
-    let every = [What::InProcess, What::Sqlite, What::File, What::Http, What::History];
+    if let Some(file) = args.stamp {
+        return match run::stamp(&file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let every = [What::InProcess, What::Sqlite, What::File, What::Http, What::Run, What::History, What::Many];
     let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
     let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
     println!("{}", report::machine());
     for what in chosen {
+        let binary = args.fencepost.as_deref().context("name the binary with --fencepost, or use `cargo xtask bench`");
         let outcome = match what {
             What::InProcess => in_process::measure(plan),
             What::Sqlite => sqlite::measure(plan),
             What::File => file::measure(plan),
             What::History => history::measure(),
-            What::Http => http::measure(plan, args.fencepost.as_deref()),
+            What::Http => binary.and_then(|binary| http::measure(plan, binary)),
+            What::Run => binary.and_then(|binary| run::measure(plan, binary)),
+            What::Many => binary.and_then(|binary| many::measure(plan, binary)),
         };
         match outcome {
             Ok(table) => println!("\n{table}"),

@@ -25,6 +25,13 @@ pub(crate) fn start_etcd(dir: &Path) -> Result<Server> {
     Server::on_port(port, &mut command)
 }
 
+/// `etcdctl`, speaking to this server.
+pub(crate) fn etcdctl(server: &Server) -> Command {
+    let mut command = Command::new("etcdctl");
+    command.env("ETCDCTL_API", "3").arg("--endpoints").arg(server.address.to_string());
+    command
+}
+
 pub(crate) fn start_redis(dir: &Path) -> Result<Server> {
     std::fs::create_dir_all(dir)?;
     let port = free_port()?;

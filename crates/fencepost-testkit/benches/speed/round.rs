@@ -93,7 +93,13 @@ pub(crate) fn timed(elapsed: Duration, times: Vec<Duration>) -> Turn {
 }
 
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The value that this share of the values is not above.
+pub(crate) fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = (values.len() as f64 * share) as usize;
+    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
