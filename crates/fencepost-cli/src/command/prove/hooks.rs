@@ -125,6 +125,7 @@ mod tests {
         let started = std::time::Instant::now();
         while lives(begun.trim()) {
             assert!(started.elapsed() < PATIENCE, "the hook's processes live on");
+            // bounded: by the line above
             sleep(PAUSE).await;
         }
     }
