@@ -41,6 +41,8 @@ struct FastClock {
 /// tokens would be smaller.
 const FIRST_PROOF_MS: u64 = 1_767_225_600_000;
 const SPEED: u64 = 16;
+/// A clock that was set back meanwhile is not waited for.
+const MOST_WAITED_MS: u64 = 10_000;
 
 impl WallClock for FastClock {
     fn unix_millis(&self) -> u64 {
@@ -86,7 +88,18 @@ impl Grants {
         self.start()
     }
 
-    pub(super) async fn shutdown(&self) {
+    /// The end of the proof. A quick one has skipped more numbers than its clock has run through, and a next one at
+    /// once would begin below them, so the clock is waited for.
+    pub(super) async fn close(&self) {
+        let next = self.next_token().await.ok();
+        self.shutdown().await;
+        let Some(next) = next else { return };
+        let due = FIRST_PROOF_MS + u64::from(next.sequence()) / SPEED + 1;
+        let left = due.saturating_sub(SystemWallClock.unix_millis());
+        tokio::time::sleep(std::time::Duration::from_millis(left.min(MOST_WAITED_MS))).await;
+    }
+
+    async fn shutdown(&self) {
         let coordinator = self.coordinator.take();
         if let Some(coordinator) = coordinator {
             coordinator.shutdown().await;
@@ -186,5 +199,20 @@ mod tests {
             let Err(Trouble(why)) = found else { panic!("{found:?}") };
             assert!(why.contains("did not start again"), "{why}");
         }
+    }
+
+    /// Mutant: without the wait in `close` the second proof begins below the first one's last token.
+    #[tokio::test]
+    async fn a_proof_that_follows_at_once_has_greater_tokens() {
+        let domain = Domain::new("d").unwrap();
+        let first = Grants::open(Epoch::ZERO).unwrap();
+        for _ in 0..2 {
+            first.next(&domain).await.unwrap();
+            first.restart().await.unwrap();
+        }
+        let last = first.next(&domain).await.unwrap();
+        first.close().await;
+        let second = Grants::open(Epoch::ZERO).unwrap();
+        assert!(second.next(&domain).await.unwrap() > last);
     }
 }

@@ -130,7 +130,7 @@ pub(crate) async fn run(args: ProveArgs, output: Output) -> Result<Exit, Failure
         _ = interrupt.recv() => return Ok(Exit::Signal(2)),
         _ = terminate.recv() => return Ok(Exit::Signal(15)),
     };
-    world.shutdown().await;
+    world.close().await;
     tell::report(&report, &args.url, &plan, output)?;
     Ok(if report.is_clean() { Exit::Done } else { Exit::Findings })
 }

@@ -18,8 +18,8 @@ impl RealWorld {
         Ok(Self { line, grants: Grants::open(epoch)?, commands, domain })
     }
 
-    pub(super) async fn shutdown(&self) {
-        self.grants.shutdown().await;
+    pub(super) async fn close(&self) {
+        self.grants.close().await;
     }
 }
 
