@@ -13,7 +13,7 @@ use crate::{
 /// Builds the released binary and runs the benchmark with these arguments.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     // A missing peer stops only what is measured beside it.
-    match servers::ensure(&[Program::Etcd, Program::Redis]) {
+    match servers::ensure(&[Program::Etcd, Program::Etcdctl, Program::Redis]) {
         Ok(told) => println!("peers: {}", told.join("; ")),
         Err(error) => println!("peers: {error:#}"),
     }

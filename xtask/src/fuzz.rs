@@ -32,7 +32,7 @@ const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sa
 pub(crate) enum Amount {
     /// The saved corpus and as many inputs again, always the same: for every change.
     Bounded,
-    /// Fresh inputs for this many seconds; what is new is added to the corpus.
+    /// Fresh inputs for this many seconds; what reaches something new is kept beside the build.
     Seconds(u64),
 }
 
@@ -123,20 +123,4 @@ fn attack(root: &Path, programs: &Path, target: &str, amount: Amount) -> Result<
     }
     command.env_remove("FENCEPOST_SABOTAGE");
     Ok(command)
-}
-
-/// Keeps of old and new inputs what is needed to reach everything that they reach.
-pub(crate) fn minimise(root: &Path) -> Result<()> {
-    let programs = build(root)?;
-    for target in TARGETS {
-        let corpus = root.join("fuzz/corpus").join(target);
-        let small = root.join("target/fuzz/small").join(target);
-        let _ = fs::remove_dir_all(&small);
-        fs::create_dir_all(&small)?;
-        let mut command = Command::new(programs.join(target));
-        run(command.arg("-merge=1").arg(&small).arg(&corpus).arg(found(root).join(target)))?;
-        fs::remove_dir_all(&corpus)?;
-        fs::rename(&small, &corpus)?;
-    }
-    Ok(())
 }

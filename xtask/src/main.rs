@@ -65,9 +65,6 @@ enum Chore {
         seconds: u64,
         /// Only this target
         target: Option<String>,
-        /// Then keep in the corpus what reaches something new, and no more
-        #[arg(long, conflicts_with = "target")]
-        keep: bool,
     },
     /// Borders between crates, file sizes, dead paths, glossary and the other rules that no compiler checks
     Tidy,
@@ -80,8 +77,9 @@ fn main() -> ExitCode {
         Chore::Bench { arguments } => bench::run(root, &arguments),
         Chore::Simulate { seconds, seed, trace } => simulate(root, seconds, seed, trace),
         Chore::Torture { seconds, seed } => torture::torture(root, seconds, seed),
-        Chore::Fuzz { seconds, target, keep } => fuzz::fuzz(root, fuzz::Amount::Seconds(seconds), target.as_deref())
-            .and_then(|_| if keep { fuzz::minimise(root) } else { Ok(()) }),
+        Chore::Fuzz { seconds, target } => {
+            fuzz::fuzz(root, fuzz::Amount::Seconds(seconds), target.as_deref()).map(drop)
+        }
         Chore::Tidy => tidy::run(root).map(|summary| println!("{summary}")),
     };
     match outcome {

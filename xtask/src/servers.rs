@@ -13,6 +13,8 @@ pub(crate) enum Program {
     Sqlite3,
     /// etcd, a peer in the benchmarks.
     Etcd,
+    /// The command line of etcd, a peer in the benchmarks.
+    Etcdctl,
     /// Redis, a peer in the benchmarks.
     Redis,
     /// The compiler that libFuzzer is built with.
@@ -28,6 +30,7 @@ impl Program {
         match self {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd",
+            Self::Etcdctl => "etcdctl",
             Self::Redis => "redis-server",
             Self::Cxx => "c++",
             Self::Nft => "nft",
@@ -39,6 +42,7 @@ impl Program {
         match self {
             Self::Sqlite3 => "sqlite3",
             Self::Etcd => "etcd-server",
+            Self::Etcdctl => "etcd-client",
             Self::Redis => "redis-server",
             Self::Cxx => "g++",
             Self::Nft => "nftables",

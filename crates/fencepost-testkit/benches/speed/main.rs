@@ -85,6 +85,7 @@ fn main() -> ExitCode {
     let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
     let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
     println!("{}", report::machine());
+    let mut code = ExitCode::SUCCESS;
     for what in chosen {
         let binary = args.fencepost.as_deref().context("name the binary with --fencepost, or use `cargo xtask bench`");
         let outcome = match what {
@@ -98,11 +99,12 @@ fn main() -> ExitCode {
         };
         match outcome {
             Ok(table) => println!("\n{table}"),
+            // What comes after it may need nothing that this one lacked.
             Err(error) => {
                 eprintln!("error: {error:#}");
-                return ExitCode::FAILURE;
+                code = ExitCode::FAILURE;
             }
         }
     }
-    ExitCode::SUCCESS
+    code
 }
