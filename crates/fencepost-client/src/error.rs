@@ -1,9 +1,9 @@
 use std::io;
 
-use fencepost_coordinator::{CallError, Refused};
+use fencepost_coordinator::CallError;
 use fencepost_core::{
     holder::Loss,
-    lease::{AcquireRefusal, HeldBy, ReleaseRefusal, SessionRefusal},
+    lease::{AcquireRefusal, HeldBy, LimitReached, ReleaseRefusal, SessionRefusal},
 };
 
 /// Why a session was not opened.
@@ -12,7 +12,7 @@ pub enum OpenError {
     /// The coordinator did not open it. A session that was opened all the same ends by itself after one TTL, so
     /// opening again is safe.
     #[error(transparent)]
-    Call(#[from] CallError<Refused>),
+    Call(#[from] CallError<LimitReached>),
     /// The thread that would keep it alive could not be started.
     #[error("the thread that keeps the session alive could not be started: {0}")]
     Thread(#[source] io::Error),
@@ -23,6 +23,7 @@ impl OpenError {
     #[must_use]
     pub fn is_worth_repeating(&self) -> bool {
         match self {
+            Self::Call(CallError::Refused(LimitReached { .. })) => true,
             Self::Call(error) => error.is_worth_repeating(),
             Self::Thread(_) => false,
         }

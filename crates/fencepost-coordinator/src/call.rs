@@ -4,7 +4,7 @@ use fencepost_core::{
     BootId, Contract, Domain, Holder, LeaseId, Metadata, Reason, RequestId, Secret, SessionId, Token, Ttl, Wait,
     lease::{
         AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Event, Filter, Heartbeat, HeartbeatRefusal,
-        LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView, Terms,
+        LimitReached, LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView, Terms,
     },
 };
 
@@ -20,7 +20,7 @@ pub trait Coordinator: Send + Sync + 'static {
         &self,
         holder: Holder,
         ttl: Ttl,
-    ) -> impl Future<Output = Result<Answered<Opened>, CallError<Refused>>> + Send;
+    ) -> impl Future<Output = Result<Answered<Opened>, CallError<LimitReached>>> + Send;
 
     /// Renews the session and exactly the leases that the claim names.
     fn heartbeat(

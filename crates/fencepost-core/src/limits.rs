@@ -19,10 +19,15 @@ pub const BODY_BYTES: usize = 64 * 1024;
 /// Largest body of a heartbeat, which may name every lease of a session.
 pub const HEARTBEAT_BODY_BYTES: usize = 1024 * 1024;
 
-/// Most leases of one session.
+/// Most live sessions.
+pub const SESSIONS: usize = 100_000;
+/// Most domains that are held, reserved after their lease, or waited for.
+pub const DOMAINS: usize = 2_000_000;
+/// Most leases of one session, acquires that wait for one included.
 pub const SESSION_LEASES: usize = 10_000;
-/// Most requests of one session that wait for a domain at one time.
-pub const SESSION_WAITERS: usize = 10_000;
+/// Most leases that one heartbeat names: those of its session, and as many of which the holder has not heard that they
+/// have ended.
+pub const HEARTBEAT_LEASES: usize = 2 * SESSION_LEASES;
 /// Most requests that wait for a domain at one time without a session, which their grant would open. A place whose
 /// connection has gone counts until it is given up.
 pub const OPENING_WAITERS: usize = 10_000;

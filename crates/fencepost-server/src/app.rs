@@ -1,8 +1,4 @@
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -14,7 +10,7 @@ use fencepost_coordinator::{Answered, CallError};
 use fencepost_core::{Epoch, Issuer};
 use fencepost_wire::{ErrorCode, Problem, Refusal};
 use futures_util::FutureExt as _;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::{Inspect, Metrics, Options, calls, hub::Hub, reply, reply::Refused, stop::Stopping};
 
@@ -134,6 +130,8 @@ pub(crate) fn router<C: Inspect>(app: &Arc<App<C>>) -> Router {
         .route("/v1/leases/break", post(call!("leases_break", calls::release::break_lease)))
         .route("/v1/leases/check", post(call!("leases_check", calls::list::check)))
         .route("/v1/leases/snapshot", get(call!("leases_snapshot", calls::list::snapshot)))
+        .route("/v1/reports/rejected", post(call!("reports_rejected", calls::report::rejected)))
+        .route("/v1/reports/work-failed", post(call!("reports_work_failed", calls::report::work_failed)))
         .route("/v1/queue", get(call!("queue", calls::look::queue)))
         .route("/v1/history", get(call!("history", calls::look::history)))
         .route("/v1/events", get(call!("events", calls::events::events)))

@@ -95,7 +95,8 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// Counts, logs and tells watchers of a write that a receiver in this process refused, or that was reported.
+    /// Counts, logs and tells watchers of a write that a receiver in this process refused. One in another process
+    /// reports it by `POST /v1/reports/rejected`.
     ///
     /// `lease` and `operation` are what the refused grant and write named.
     pub fn rejected(
@@ -105,26 +106,35 @@ impl Metrics {
         lease: Option<LeaseId>,
         operation: Option<&OperationId>,
     ) {
-        let reason = rejection.code();
+        self.reported(RejectedData::new(domain.clone(), rejection, lease, operation.cloned()), rejection.code());
+    }
+
+    pub(crate) fn reported(&self, data: RejectedData, reason: &'static str) {
         self.0.rejections.get_or_create(&ReasonLabel { reason }).inc();
-        let data = RejectedData::new(domain.clone(), rejection, lease, operation.cloned());
         tracing::warn!(
             target: "fencepost::rejected",
-            %domain,
+            domain = %data.domain,
             reason,
             token = data.presented.map(tracing::field::display),
             least_accepted = data.least_accepted.map(tracing::field::display),
-            lease = lease.map(tracing::field::display),
-            operation = operation.map(tracing::field::display),
+            lease = data.lease.map(tracing::field::display),
+            operation = data.operation.as_ref().map(tracing::field::display),
             "a write was rejected: the check was at work; look for pauses"
         );
         // Nobody may be watching, which is no error.
         let _ = self.0.rejected.send(Arc::new(data));
     }
 
-    /// Counts a failure of the work that was done under a lease, which is none of the coordinator's.
-    pub fn work_failed(&self) {
+    /// Counts and logs a failure of the work that was done under a lease: none of the coordinator's, and none of the
+    /// lease's. Another process reports it by `POST /v1/reports/work-failed`.
+    pub fn work_failed(&self, domain: &Domain, lease: Option<LeaseId>) {
         self.0.work_failures.inc();
+        tracing::warn!(
+            target: "fencepost::work_failed",
+            %domain,
+            lease = lease.map(tracing::field::display),
+            "the work that was done under a lease has failed"
+        );
     }
 
     /// Counts a commit.

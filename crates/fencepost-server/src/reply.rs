@@ -41,6 +41,13 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
     with_type(status, HeaderValue::from_static("application/json"), bytes)
 }
 
+/// An answer that has nothing to say but that it is done.
+pub(crate) fn empty() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
 pub(crate) fn text(body: String) -> Response<Body> {
     with_type(StatusCode::OK, HeaderValue::from_static("text/plain; charset=utf-8"), body)
 }

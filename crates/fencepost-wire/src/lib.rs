@@ -32,6 +32,7 @@ mod query;
 mod queue;
 mod refusal;
 mod release;
+mod report;
 mod secret;
 mod session;
 mod snapshot;
@@ -50,6 +51,7 @@ pub use problem::{EndReason, Problem};
 pub use queue::{QueueItem, QueueList, QueueQuery};
 pub use refusal::Refusal;
 pub use release::{BreakAnswer, BreakBody, CheckAnswer, CheckBody, ReleaseAnswer, ReleaseBody};
+pub use report::{RejectedReport, WorkFailedReport};
 pub use secret::SentSecret;
 pub use session::{
     EndedRow, HeartbeatAnswer, HeartbeatBody, LeaseRow, OpenSessionBody, SessionAnswer, SessionOpenedAnswer,

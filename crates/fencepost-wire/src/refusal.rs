@@ -3,7 +3,9 @@
 use fencepost_coordinator::{CallError, Refused};
 use fencepost_core::{
     Domain,
-    lease::{AcquireRefusal, BreakRefusal, HeartbeatRefusal, HeldBy, ReleaseRefusal, Reserved, SessionRefusal},
+    lease::{
+        AcquireRefusal, BreakRefusal, HeartbeatRefusal, HeldBy, LimitReached, ReleaseRefusal, Reserved, SessionRefusal,
+    },
 };
 
 use crate::{ErrorCode, Problem};
@@ -27,6 +29,19 @@ impl Refusal for Refused {
 
     fn from_problem(_: &Problem) -> Option<Self> {
         None
+    }
+}
+
+impl Refusal for LimitReached {
+    fn to_problem(&self) -> Problem {
+        Problem { limit: Some(self.limit.to_owned()), ..Problem::new(ErrorCode::LimitReached, self.to_string()) }
+    }
+
+    fn from_problem(problem: &Problem) -> Option<Self> {
+        match problem.code {
+            ErrorCode::LimitReached => Some(Self { limit: limit_name(problem.limit.as_deref()?) }),
+            _ => None,
+        }
     }
 }
 
@@ -89,9 +104,7 @@ impl Refusal for AcquireRefusal {
                 Problem { reentrancy_limit: Some(*limit), ..problem(ErrorCode::ReentrancyLimit) }
             }
             Self::Superseded => problem(ErrorCode::Superseded),
-            Self::LimitReached { limit } => {
-                Problem { limit: Some((*limit).to_owned()), ..problem(ErrorCode::LimitReached) }
-            }
+            Self::LimitReached(reached) => reached.to_problem(),
             Self::TokenSpaceExhausted => problem(ErrorCode::TokenSpaceExhausted),
         }
     }
@@ -104,7 +117,7 @@ impl Refusal for AcquireRefusal {
             ErrorCode::LeaseMismatch => Some(Self::LeaseMismatch),
             ErrorCode::ReentrancyLimit => Some(Self::ReentrancyLimit { limit: problem.reentrancy_limit? }),
             ErrorCode::Superseded => Some(Self::Superseded),
-            ErrorCode::LimitReached => Some(Self::LimitReached { limit: limit_name(problem.limit.as_deref()?) }),
+            ErrorCode::LimitReached => LimitReached::from_problem(problem).map(Self::LimitReached),
             ErrorCode::TokenSpaceExhausted => Some(Self::TokenSpaceExhausted),
             _ => SessionRefusal::from_problem(problem).map(Self::Session),
         }
@@ -144,7 +157,7 @@ fn held_from(problem: &Problem) -> Option<AcquireRefusal> {
 
 /// The limits that a coordinator names. A later version may have more; their name is lost, not the refusal.
 fn limit_name(name: &str) -> &'static str {
-    ["session_leases", "session_waiters", "opening_waiters", "ended_holds"]
+    ["sessions", "domains", "session_leases", "opening_waiters", "ended_holds"]
         .into_iter()
         .find(|known| *known == name)
         .unwrap_or("one that this version does not know")

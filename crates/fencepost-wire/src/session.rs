@@ -192,8 +192,8 @@ impl HeartbeatBody {
     /// When both or neither of the two are there, or more leases are named than a session can have.
     pub fn parse(self) -> Result<Claim, Invalid> {
         match (self.held, self.version) {
-            (Some(held), None) if held.len() > limits::SESSION_LEASES => {
-                let (most, found) = (limits::SESSION_LEASES as u64, Some(held.len() as u64));
+            (Some(held), None) if held.len() > limits::HEARTBEAT_LEASES => {
+                let (most, found) = (limits::HEARTBEAT_LEASES as u64, Some(held.len() as u64));
                 Err(Invalid::new("held", Rule::Range { least: 0, most, found, unit: "leases" }))
             }
             (Some(held), None) => Ok(Claim::Held(held)),

@@ -15,8 +15,9 @@ use fencepost_core::{
     fence::{LiveLease, RejectedBy, Rejection},
     lease::{
         AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, ConfirmedLease, EndedLease, Event, EventKind, Filter,
-        Heartbeat, HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, QueueView, ReleaseRefusal,
-        Released, Reserved, ReservedKind, SessionEnd, SessionRefusal, SessionView, Terms, Version, WaiterView,
+        Heartbeat, HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LimitReached, LiveSnapshot, Page, QueueView,
+        ReleaseRefusal, Released, Reserved, ReservedKind, SessionEnd, SessionRefusal, SessionView, Terms, Version,
+        WaiterView,
     },
 };
 use fencepost_wire::*;
@@ -75,6 +76,12 @@ fn granted(permission: Permission) -> Answered<Granted> {
     answered(Granted { acquired, secret: Some(SECRET) })
 }
 
+fn rejected() -> RejectedData {
+    let least_accepted = Token::from_integer(token().as_u64() + 1).unwrap();
+    let stale = Rejection::Stale { presented: token(), least_accepted, by: RejectedBy::Fence };
+    RejectedData::new(domain(), &stale, Some(LEASE), Some(OperationId::new("invoice-1").unwrap()))
+}
+
 fn grant() -> Grant {
     Grant { issuer: issuer(), domain: domain(), token: token(), lease: LEASE, session: SESSION }
 }
@@ -125,6 +132,8 @@ fn requests_are_written_as_the_vectors_say_and_read_back() {
             ("release", to(ReleaseBody::new(LEASE, REQUEST))),
             ("break", to(BreakBody::new(LEASE, &Reason::new("holder is stuck").unwrap()))),
             ("check", to(CheckBody::new(&domain(), token()))),
+            ("rejected", to(RejectedReport::new(&rejected()))),
+            ("work_failed", to(WorkFailedReport::new(&domain(), Some(LEASE)))),
             ("list_query", json!(ListQuery::new(&Filter::Prefix("a b/é".to_owned()), Some(&domain()), 10).write())),
         ]),
     );
@@ -279,8 +288,6 @@ fn streams_are_written_as_the_vectors_say() {
         json!({"event": name, "data": data})
     };
     let ended = |end| event(EventKind::Ended { end, fence_to: None, reason: None, held_ms: 5_000 });
-    let stale = Rejection::Stale { presented: token(), least_accepted: next, by: RejectedBy::Fence };
-    let rejected = RejectedData::new(domain(), &stale, Some(LEASE), Some(OperationId::new("invoice-1").unwrap()));
     golden(
         "streams",
         &BTreeMap::from([
@@ -298,7 +305,7 @@ fn streams_are_written_as_the_vectors_say() {
                     held_ms: 5_000,
                 }),
             ),
-            ("rejected", json!({"event": "rejected", "data": EventData::Rejected(rejected)})),
+            ("rejected", json!({"event": "rejected", "data": EventData::Rejected(rejected())})),
             ("epoch", json!({"event": "epoch", "data": EventData::Epoch { epoch: token().epoch() }})),
             ("gap", json!({"event": "gap", "data": EventData::Gap { missed: Some(12) }})),
         ]),
@@ -324,7 +331,7 @@ fn refusals() -> Vec<(&'static str, AcquireRefusal)> {
         ("lease_mismatch", AcquireRefusal::LeaseMismatch),
         ("reentrancy_limit", AcquireRefusal::ReentrancyLimit { limit: 2 }),
         ("superseded", AcquireRefusal::Superseded),
-        ("limit_reached", AcquireRefusal::LimitReached { limit: "session_leases" }),
+        ("limit_reached", AcquireRefusal::LimitReached(LimitReached { limit: "session_leases" })),
         ("token_space_exhausted", AcquireRefusal::TokenSpaceExhausted),
         ("session_ended", AcquireRefusal::Session(SessionRefusal::SessionEnded(SessionEnd::Expired))),
         ("unknown_session", AcquireRefusal::Session(SessionRefusal::UnknownSession)),
@@ -355,6 +362,9 @@ fn every_refusal_is_written_as_the_vectors_say_and_read_back_as_itself() {
     vectors.insert("lease_ended", round(BreakRefusal::LeaseEnded(LeaseEnd::Expired)));
     for end in [SessionEnd::Ended, SessionEnd::Recovered] {
         round(SessionRefusal::SessionEnded(end));
+    }
+    for limit in ["sessions", "domains", "opening_waiters", "ended_holds"] {
+        round(LimitReached { limit });
     }
     round(HeartbeatRefusal::Session(SessionRefusal::NotYours));
     round(ReleaseRefusal::NotYours);

@@ -2,18 +2,21 @@ use fencepost_coordinator::{
     AcquireRequest, Answered, CallError, Coordinator, Granted, HistoryQuery, Opened, Refused, RequestCaller, SessionKey,
 };
 use fencepost_core::{
-    Domain, Holder, LeaseId, Reason, RequestId, Secret, Token, Ttl,
+    Domain, Holder, LeaseId, OperationId, Reason, RequestId, Secret, Token, Ttl,
+    fence::Rejection,
     lease::{
-        AcquireRefusal, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page,
-        ReleaseRefusal, Released, SessionRefusal, SessionView,
+        AcquireRefusal, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LimitReached, LiveSnapshot,
+        Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
     },
 };
 use fencepost_wire::{
     AcquireAnswer, AcquireBody, BreakAnswer, BreakBody, CheckAnswer, CheckBody, HeartbeatAnswer, HeartbeatBody,
     HistoryList, HistoryListQuery, LeaseList, ListQuery, OpenSessionBody, PrefixQuery, QueueList, QueueQuery,
-    ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer, parse_snapshot,
+    RejectedData, RejectedReport, ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer, WorkFailedReport,
+    parse_snapshot,
 };
 use http::Method;
+use serde::Serialize;
 
 use super::{
     HttpCoordinator,
@@ -21,7 +24,7 @@ use super::{
 };
 
 impl Coordinator for HttpCoordinator {
-    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<Refused>> {
+    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
         let call = Call::post("/v1/sessions", &OpenSessionBody::new(&holder, ttl));
         let (_, answer) = self.call::<SessionOpenedAnswer, _>(call, &[201]).await?;
         if answer.holder != holder || answer.ttl_ms != ttl {
@@ -115,6 +118,34 @@ impl HttpCoordinator {
             return Err(CallError::Protocol { why: "it describes the queue of another domain".to_owned() });
         }
         Ok(answer)
+    }
+
+    /// Reports that a receiver in this process has refused a write, so that the coordinator counts it, logs it and tells
+    /// watchers. A hint: nothing depends on it, and one that is sent again is counted again.
+    ///
+    /// # Errors
+    /// When there is no answer, or none that this client understands.
+    pub async fn report_rejected(
+        &self,
+        domain: &Domain,
+        rejection: &Rejection,
+        lease: Option<LeaseId>,
+        operation: Option<&OperationId>,
+    ) -> Result<(), CallError<Refused>> {
+        let data = RejectedData::new(domain.clone(), rejection, lease, operation.cloned());
+        self.report("/v1/reports/rejected", &RejectedReport::new(&data)).await
+    }
+
+    /// Reports that the work done under a lease has failed, and not because the lease was lost. A hint, as above.
+    ///
+    /// # Errors
+    /// When there is no answer, or none that this client understands.
+    pub async fn report_work_failed(&self, domain: &Domain, lease: LeaseId) -> Result<(), CallError<Refused>> {
+        self.report("/v1/reports/work-failed", &WorkFailedReport::new(domain, Some(lease))).await
+    }
+
+    async fn report(&self, path: &str, body: &impl Serialize) -> Result<(), CallError<Refused>> {
+        self.exchange(Call::post(path, body)).await?.expect(&[204], None).map(|_| ())
     }
 
     /// What has happened, the newest first. A hint. Safe to repeat.

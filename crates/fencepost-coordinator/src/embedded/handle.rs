@@ -14,8 +14,8 @@ use fencepost_core::{
     Ttl,
     lease::{
         Acquire, AcquireRefusal, Answer, BreakRefusal, Broken, Caller, Claim, Command, Counts, Credential, Filter,
-        Fresh, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page, Query, QueueView, ReleaseRefusal, Released,
-        SessionRefusal, SessionView, Ticket,
+        Fresh, Heartbeat, HeartbeatRefusal, LimitReached, LiveSnapshot, Page, Query, QueueView, ReleaseRefusal,
+        Released, SessionRefusal, SessionView, Ticket,
     },
     limits,
 };
@@ -211,13 +211,14 @@ fn credential(key: &SessionKey) -> Credential {
 }
 
 impl Coordinator for Embedded {
-    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<Refused>> {
+    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
         let secret = Secret::from_bytes(random::bytes());
         let session = SessionId::from_bytes(random::bytes());
         let command = Command::OpenSession { session, secret: secret.hash(), holder, ttl };
         let Decided { answer, elapsed } = self.call(command).await?;
         match answer {
-            Answer::Opened(session) => Ok(self.answered(Opened { session, secret }, elapsed)),
+            Answer::Opened(Ok(session)) => Ok(self.answered(Opened { session, secret }, elapsed)),
+            Answer::Opened(Err(reached)) => Err(CallError::Refused(reached)),
             other => other_answer(&other),
         }
     }

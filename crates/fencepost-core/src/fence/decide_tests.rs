@@ -431,3 +431,23 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn every_rejection_has_its_name_in_the_list() {
+    let (presented, least_accepted, known) = (token("2.1"), token("2.2"), Epoch::new(1).unwrap());
+    let all = [
+        Rejection::Closed(Closure::NotGuarded),
+        Rejection::Missing,
+        Rejection::WrongDomain,
+        Rejection::WrongContract,
+        Rejection::WrongIssuer,
+        Rejection::Unverified,
+        Rejection::OperationConflict,
+        Rejection::OperationInProgress,
+        Rejection::OperationTooOld,
+        Rejection::UnknownEpoch { presented, known },
+        Rejection::Stale { presented, least_accepted, by: RejectedBy::Fence },
+        Rejection::NotCurrent,
+    ];
+    assert_eq!(all.map(|rejection| rejection.code()), Rejection::CODES);
+}

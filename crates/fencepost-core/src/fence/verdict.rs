@@ -108,6 +108,22 @@ pub struct Stale {
 }
 
 impl Rejection {
+    /// Every [`code`](Self::code) there is.
+    pub const CODES: [&'static str; 12] = [
+        "closed",
+        "missing",
+        "wrong_domain",
+        "wrong_contract",
+        "wrong_issuer",
+        "unverified",
+        "operation_conflict",
+        "operation_in_progress",
+        "operation_too_old",
+        "unknown_epoch",
+        "stale",
+        "not_current",
+    ];
+
     /// What was presented and what would have been accepted, where the token is stale.
     #[must_use]
     pub const fn stale(&self) -> Option<Stale> {

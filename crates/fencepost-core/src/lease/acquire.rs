@@ -1,7 +1,7 @@
 use crate::{Contract, Correlation, Domain, Grant, LeaseId, Moment, Permission, SessionId, Token, limits};
 
 use super::{
-    Acquire, AcquireRefusal, Acquired, Answer, Caller, EventKind, Record, SessionRefusal, Ticket,
+    Acquire, AcquireRefusal, Acquired, Answer, Caller, EventKind, LimitReached, Record, SessionRefusal, Ticket,
     command::RequestDigest,
     machine::Step,
     record::Hold,
@@ -44,28 +44,24 @@ impl Step<'_> {
             None => {}
         }
         if session.ended_holds.len() >= limits::ENDED_HOLDS {
-            return Some(Err(AcquireRefusal::LimitReached { limit: "ended_holds" }));
+            return Some(Err(LimitReached { limit: "ended_holds" }.into()));
         }
         let held_here = self.state.places.get(&acquire.domain).and_then(|place| place.lease);
         if let Some(lease) = held_here.filter(|lease| self.state.leases[lease].session == id) {
             return Some(self.reenter(lease, &acquire));
         }
         if let Err(refusal) = self.room_in(id) {
-            return Some(Err(refusal));
+            return Some(Err(refusal.into()));
         }
         self.grant_or_queue(ticket, acquire)
     }
 
-    /// Limits of what one session may hold and wait for, beside that of the holds it may have ended.
-    fn room_in(&self, id: SessionId) -> Result<(), AcquireRefusal> {
+    /// What waits counts as held already: it becomes a lease without being asked again.
+    fn room_in(&self, id: SessionId) -> Result<(), LimitReached> {
         let session = &self.state.sessions[&id];
-        let limits = [
-            (session.leases.len(), limits::SESSION_LEASES, "session_leases"),
-            (session.waiters, limits::SESSION_WAITERS, "session_waiters"),
-        ];
-        match limits.into_iter().find(|(used, most, _)| used >= most) {
-            Some((_, _, limit)) => Err(AcquireRefusal::LimitReached { limit }),
-            None => Ok(()),
+        match session.leases.len() + session.waiters < limits::SESSION_LEASES {
+            true => Ok(()),
+            false => Err(LimitReached { limit: "session_leases" }),
         }
     }
 
@@ -131,6 +127,9 @@ impl Step<'_> {
 
     fn grant_or_queue(&mut self, ticket: Ticket, acquire: Box<Acquire>) -> Reply {
         let place = self.state.places.get(&acquire.domain);
+        if place.is_none() && self.state.places.len() >= limits::DOMAINS {
+            return Some(Err(LimitReached { limit: "domains" }.into()));
+        }
         if place.is_none_or(|place| place.lease.is_none() && place.reserved.is_none()) {
             let digest = acquire.digest();
             return Some(self.grant(&acquire, digest, self.now));
@@ -150,6 +149,9 @@ impl Step<'_> {
         since: Moment,
     ) -> Result<Acquired, AcquireRefusal> {
         let at = self.now;
+        if matches!(acquire.caller, Caller::Opening { .. }) {
+            self.room_for_a_session()?;
+        }
         let token = self.draw().map_err(|_| AcquireRefusal::TokenSpaceExhausted)?;
         let (session, opened) = match &acquire.caller {
             Caller::Session(credential) => (credential.session, false),

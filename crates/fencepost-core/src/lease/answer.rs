@@ -11,7 +11,7 @@ use super::Version;
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// To `OpenSession`.
-    Opened(SessionView),
+    Opened(Result<SessionView, LimitReached>),
     /// To `Heartbeat`.
     Heartbeat(Result<Heartbeat, HeartbeatRefusal>),
     /// To `ReadSession`.
@@ -330,14 +330,19 @@ pub enum AcquireRefusal {
     #[error("a newer connection has taken over this request")]
     Superseded,
     /// A limit of the coordinator is reached.
-    #[error("the limit {limit} is reached")]
-    LimitReached {
-        /// Its name.
-        limit: &'static str,
-    },
+    #[error(transparent)]
+    LimitReached(#[from] LimitReached),
     /// Every token of the epoch has been issued.
     #[error("every token of the epoch has been issued; only a new store with a greater epoch has more")]
     TokenSpaceExhausted,
+}
+
+/// A limit of the coordinator is reached. Nothing has changed; the same call may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit {limit} is reached")]
+pub struct LimitReached {
+    /// Its name, such as `session_leases`.
+    pub limit: &'static str,
 }
 
 /// Who holds a domain that was asked for.

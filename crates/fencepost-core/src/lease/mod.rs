@@ -58,8 +58,8 @@ mod telling;
 
 pub use answer::{
     AcquireRefusal, Acquired, Answer, BreakRefusal, Broken, ConfirmedLease, Counts, EndedLease, Heartbeat,
-    HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LiveSnapshot, Page, QueueView, ReleaseRefusal, Released, Reserved,
-    ReservedKind, SessionEnd, SessionRefusal, SessionView, WaiterView,
+    HeartbeatRefusal, HeldBy, LeaseEnd, LeaseView, LimitReached, LiveSnapshot, Page, QueueView, ReleaseRefusal,
+    Released, Reserved, ReservedKind, SessionEnd, SessionRefusal, SessionView, WaiterView,
 };
 pub use command::{Acquire, Caller, Claim, Command, Credential, Filter, Fresh, Query, Terms, Ticket, Version};
 pub use machine::{Leases, Start};

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use crate::{Domain, Holder, Moment, RequestId, limits};
 
 use super::{
-    Acquire, AcquireRefusal, Caller, HeldBy, Reserved, ReservedKind, Ticket,
+    Acquire, AcquireRefusal, Caller, HeldBy, LimitReached, Reserved, ReservedKind, Ticket,
     acquire::acquired,
     machine::Step,
     state::{Opening, RequestPlace, State, Timer, Waiter},
@@ -27,8 +27,8 @@ impl Step<'_> {
                 }
             }
             Caller::Opening { .. } if self.state.opening_waiters >= limits::OPENING_WAITERS => {
-                let full = AcquireRefusal::LimitReached { limit: "opening_waiters" };
-                return self.answer(ticket, acquired(Err(full)));
+                let full = LimitReached { limit: "opening_waiters" };
+                return self.answer(ticket, acquired(Err(full.into())));
             }
             Caller::Opening { .. } => {
                 self.state.openings.insert(request, Opening::Waiting(domain.clone()));

@@ -1,18 +1,21 @@
 use crate::{
     BootId, Contract, Domain, Epoch, Holder, Issuer, LeaseId, Metadata, Moment, RequestId, Secret, Sequence, SessionId,
     Ttl, Wait,
-    lease::{Acquire, Answer, Caller, Command, Fresh, Leases, Start, Terms, Ticket},
+    lease::{
+        Acquire, AcquireRefusal, Answer, Caller, Command, Fresh, Leases, LimitReached, Start, Terms, Ticket,
+        state::Place,
+    },
     limits,
 };
 
 /// An acquire that opens its session, waits for ten minutes at most and differs from others by its request id only.
-fn wanted(number: u8) -> Command {
+fn wanted(domain: &str, number: u8) -> Command {
     Command::Acquire(Box::new(Acquire {
         caller: Caller::Opening {
             holder: Holder::new("h").unwrap(),
             ttl: Ttl::from_millis(limits::TTL_MOST_MS).unwrap(),
         },
-        domain: Domain::new("d").unwrap(),
+        domain: Domain::new(domain).unwrap(),
         request: RequestId::from_bytes([number; 16]),
         contract: Contract::Safety,
         terms: Terms::default(),
@@ -27,19 +30,41 @@ fn wanted(number: u8) -> Command {
     }))
 }
 
+fn started(at: Moment) -> Leases {
+    let mut leases = Leases::new(Issuer::new("test").unwrap(), Epoch::ZERO);
+    let start = Start { number: 1, boot: BootId::from_bytes([1; 16]), at, least: Sequence::FIRST };
+    let _ = leases.start(start).committed();
+    leases
+}
+
+/// A domain has a place as long as it is held, reserved or waited for, so this bounds leases and reservations alike.
+/// Mutant: without the look at the number of places in `grant_or_queue` the last acquire is granted.
+#[test]
+fn there_is_an_end_to_domains_and_those_there_are_can_be_waited_for() {
+    let begun = Moment::from_millis(0);
+    let mut leases = started(begun);
+    let answer = |leases: &mut Leases, command| leases.step(Ticket(1), command, begun).committed().answers.pop();
+    assert!(matches!(answer(&mut leases, wanted("d", 0)), Some((_, Answer::Acquired(Ok(_))))));
+    let others = 1..limits::DOMAINS;
+    leases.state.places.extend(others.map(|n| (Domain::new(&format!("e{n:07}")).unwrap(), Place::default())));
+    assert!(answer(&mut leases, wanted("d", 1)).is_none(), "it waits");
+    let Some((_, Answer::Acquired(Err(refusal)))) = answer(&mut leases, wanted("f", 2)) else { panic!("granted") };
+    assert_eq!(*refusal, AcquireRefusal::LimitReached(LimitReached { limit: "domains" }));
+    leases.state.places.pop_last();
+    assert!(matches!(answer(&mut leases, wanted("f", 2)), Some((_, Answer::Acquired(Ok(_))))));
+}
+
 /// A client that goes and comes back leaves a timer each time, and the one left by its going stays for up to a day.
 /// Mutants: without `drop_void_timers` there are a hundred thousand of them; without `schedule_places` in it nobody ends
 /// the last wait.
 #[test]
 fn timers_of_a_client_that_comes_and_goes_do_not_pile_up_and_its_wait_still_ends() {
-    let mut leases = Leases::new(Issuer::new("test").unwrap(), Epoch::ZERO);
     let begun = Moment::from_millis(0);
-    let start = Start { number: 1, boot: BootId::from_bytes([1; 16]), at: begun, least: Sequence::FIRST };
-    let _ = leases.start(start).committed();
-    assert_eq!(leases.step(Ticket(0), wanted(0), begun).committed().answers.len(), 1);
+    let mut leases = started(begun);
+    assert_eq!(leases.step(Ticket(0), wanted("d", 0), begun).committed().answers.len(), 1);
     let mut most = 0;
     for number in 1..=50_000 {
-        let told = leases.step(Ticket(number), wanted(1), begun).committed();
+        let told = leases.step(Ticket(number), wanted("d", 1), begun).committed();
         assert!(told.answers.is_empty(), "it waits");
         if number < 50_000 {
             leases.disconnect(Ticket(number), begun);

@@ -1,7 +1,7 @@
-use crate::{Holder, SecretHash, SessionId, Ttl};
+use crate::{Holder, SecretHash, SessionId, Ttl, limits};
 
 use super::{
-    ConfirmedLease, Credential, Record, SessionEnd, SessionRefusal, SessionView,
+    ConfirmedLease, Credential, LimitReached, Record, SessionEnd, SessionRefusal, SessionView,
     machine::Step,
     state::{Lease, RequestPlace},
 };
@@ -13,10 +13,18 @@ impl Step<'_> {
         secret: SecretHash,
         holder: Holder,
         ttl: Ttl,
-    ) -> SessionView {
+    ) -> Result<SessionView, LimitReached> {
+        self.room_for_a_session()?;
         let at = self.now;
         self.commit(Record::SessionOpened { session, secret, holder: holder.clone(), ttl, opened_by: None, at });
-        SessionView { session, holder, ttl, remaining_ms: ttl.as_millis(), leases: Vec::new() }
+        Ok(SessionView { session, holder, ttl, remaining_ms: ttl.as_millis(), leases: Vec::new() })
+    }
+
+    pub(super) fn room_for_a_session(&self) -> Result<(), LimitReached> {
+        match self.state.sessions.len() < limits::SESSIONS {
+            true => Ok(()),
+            false => Err(LimitReached { limit: "sessions" }),
+        }
     }
 
     pub(super) fn read_session(&mut self, caller: Credential) -> Result<SessionView, SessionRefusal> {

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a story stops where it cannot go on")]
 
 mod breaking;
+mod full;
 mod holding;
 mod properties;
 mod releasing;

@@ -1,6 +1,6 @@
 use fencepost_core::{
     LeaseId, LockDelay, MinHold,
-    lease::{AcquireRefusal, LeaseEnd, ReleaseRefusal, ReservedKind, SessionRefusal, Terms},
+    lease::{AcquireRefusal, LeaseEnd, LimitReached, ReleaseRefusal, ReservedKind, SessionRefusal, Terms},
     limits,
 };
 
@@ -86,7 +86,7 @@ fn ended_holds_are_remembered_to_a_limit_and_for_a_time() {
         world.release(a, lease, request(n)).unwrap();
     }
     let full = world.acquire(a, &want("d", 1_000_000)).unwrap_err();
-    assert_eq!(full, AcquireRefusal::LimitReached { limit: "ended_holds" });
+    assert_eq!(full, AcquireRefusal::LimitReached(LimitReached { limit: "ended_holds" }));
     let mut now = 0;
     while now < limits::ENDED_MEMORY_MS {
         now += TTL / 2;
@@ -156,5 +156,5 @@ fn holds_that_a_session_ends_by_renewing_count_too() {
         world.acquire(a, &Wanted { renew: true, ..want("d", n) }).unwrap();
     }
     let full = world.acquire(a, &Wanted { renew: true, ..want("d", 1_000_000) }).unwrap_err();
-    assert_eq!(full, AcquireRefusal::LimitReached { limit: "ended_holds" });
+    assert_eq!(full, AcquireRefusal::LimitReached(LimitReached { limit: "ended_holds" }));
 }

@@ -5,8 +5,8 @@ use fencepost_core::{
     Sequence, SessionId, Token, Ttl, Wait,
     lease::{
         Acquire, AcquireRefusal, Acquired, Answer, BreakRefusal, Broken, Caller, Claim, Command, Credential, Event,
-        Filter, Fresh, Heartbeat, HeartbeatRefusal, LeaseView, Leases, LiveSnapshot, Output, Query, Record,
-        ReleaseRefusal, Released, SessionRefusal, Start, Terms, Ticket, Version,
+        Filter, Fresh, Heartbeat, HeartbeatRefusal, LeaseView, Leases, LimitReached, LiveSnapshot, Output, Query,
+        Record, ReleaseRefusal, Released, SessionRefusal, Start, Terms, Ticket, Version,
     },
 };
 
@@ -147,14 +147,23 @@ impl World {
         self.answer_to(ticket).expect("answered at once")
     }
 
+    /// Lets go of records and events, which a story of millions has no use for.
+    pub(crate) fn forget_what_happened(&mut self) {
+        self.disk.clear();
+        self.events.clear();
+    }
+
     pub(crate) fn open(&mut self, holder: &str) -> Credential {
+        self.try_open(holder).expect("room for a session")
+    }
+
+    pub(crate) fn try_open(&mut self, holder: &str) -> Result<Credential, LimitReached> {
         let n = self.draw();
         let session = SessionId::from_bytes(u128::from(n).to_be_bytes());
         let (holder, ttl) = (Holder::new(holder).unwrap(), Ttl::from_millis(TTL).unwrap());
-        let Answer::Opened(view) = self.call(Command::OpenSession { session, secret: secret(n), holder, ttl }) else {
-            panic!("not an opened session")
-        };
-        Credential { session: view.session, secret: Some(secret(n)) }
+        let command = Command::OpenSession { session, secret: secret(n), holder, ttl };
+        let Answer::Opened(opened) = self.call(command) else { panic!() };
+        opened.map(|view| Credential { session: view.session, secret: Some(secret(n)) })
     }
 
     pub(crate) fn command(&mut self, caller: Caller, wanted: &Wanted) -> Command {

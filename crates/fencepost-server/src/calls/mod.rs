@@ -6,4 +6,5 @@ pub(crate) mod list;
 pub(crate) mod look;
 pub(crate) mod pages;
 pub(crate) mod release;
+pub(crate) mod report;
 pub(crate) mod session;

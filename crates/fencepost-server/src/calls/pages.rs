@@ -29,6 +29,8 @@ POST   /v1/leases/break                  end a lease against its holder's will
 POST   /v1/leases/check                  is this token the current one? (a hint)
 GET    /v1/leases?domain=|prefix=        list live leases
 GET    /v1/leases/snapshot?prefix=       next token and live leases, in one read
+POST   /v1/reports/rejected              a receiver refused a write: count it, log it, tell watchers
+POST   /v1/reports/work-failed           the work under a lease failed: count it, log it
 GET    /v1/queue?domain=                 who waits for a domain
 GET    /v1/history?domain=|prefix=|token= what has happened, the newest first
 GET    /v1/events?prefix=                what happens, as server-sent events

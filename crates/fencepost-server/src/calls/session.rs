@@ -1,6 +1,6 @@
 use axum::{
     body::Body,
-    http::{Request, Response, StatusCode},
+    http::{Request, StatusCode},
 };
 use fencepost_coordinator::{CallError, SessionKey};
 use fencepost_core::{SessionId, lease::HeartbeatRefusal, limits};
@@ -70,7 +70,5 @@ pub(crate) async fn read<C: Inspect>(app: &App<C>, request: Request<Body>, recei
 pub(crate) async fn end<C: Inspect>(app: &App<C>, request: Request<Body>, _: Received) -> Reply {
     let key = key(&request)?;
     app.within(app.coordinator.end_session(&key)).await?;
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(reply::empty())
 }

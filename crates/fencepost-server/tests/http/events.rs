@@ -138,6 +138,38 @@ async fn a_rejection_in_this_process_is_an_event_too() {
 }
 
 #[tokio::test]
+async fn a_rejection_that_another_process_reports_is_the_same_event() {
+    let server = TestServer::start().await;
+    let mut reader = Reader::open(&server, "", None).await;
+    let report = json!({
+        "domain": "d", "rejected": "stale", "presented": "7", "least_accepted": "8",
+        "lease": "1".repeat(32), "operation": "invoice-1",
+    });
+    assert_eq!(server.call("POST", "/v1/reports/rejected", report.clone()).await.status, 204);
+    let rejected = reader.next().await;
+    assert_eq!((rejected.name.as_str(), &rejected.data), ("rejected", &report));
+
+    for (field, value) in [
+        ("domain", json!("")),
+        ("rejected", json!("old")),
+        ("presented", json!("0")),
+        ("presented", json!(7)),
+        ("least_accepted", json!("-8")),
+        ("lease", json!("1")),
+        ("operation", json!("x".repeat(257))),
+        ("holder", json!("w")),
+    ] {
+        let mut wrong = report.clone();
+        wrong[field] = value;
+        let problem = server.call("POST", "/v1/reports/rejected", wrong).await.problem(400, "invalid_input");
+        assert!(problem["detail"].as_str().unwrap().contains(field), "{problem}");
+    }
+    for wrong in [json!({}), json!({"domain": "d", "lease": "x"}), json!({"domain": "d", "reason": "tired"})] {
+        server.call("POST", "/v1/reports/work-failed", wrong).await.problem(400, "invalid_input");
+    }
+}
+
+#[tokio::test]
 async fn a_slow_reader_is_told_what_it_missed_and_holds_nobody_up() {
     let server = TestServer::start().await;
     let mut slow = Reader::open(&server, "", None).await;

@@ -100,7 +100,10 @@ async fn what_happens_is_told_apart() {
     let second = server.call("POST", "/v1/leases", opening("d", 3)).await;
     server.call("POST", "/v1/leases/break", json!({"lease": second.text("lease"), "reason": "stuck"})).await;
     server.metrics.rejected(&Domain::new("d").unwrap(), &Rejection::Missing, None, None);
-    server.metrics.work_failed();
+    let failed = json!({"domain": "d", "lease": second.text("lease")});
+    assert_eq!(server.call("POST", "/v1/reports/work-failed", failed).await.status, 204);
+    let rejected = json!({"domain": "d", "rejected": "stale", "presented": "7", "least_accepted": "8"});
+    assert_eq!(server.call("POST", "/v1/reports/rejected", rejected).await.status, 204);
 
     // The losses come through the stream of events, a moment later.
     let samples = loop {
@@ -116,6 +119,7 @@ async fn what_happens_is_told_apart() {
         ("fencepost_losses_total", ("reason", "expired"), 1.0),
         ("fencepost_renewal_failures_total", ("reason", "unauthenticated"), 1.0),
         ("fencepost_rejections_total", ("reason", "missing"), 1.0),
+        ("fencepost_rejections_total", ("reason", "stale"), 1.0),
         ("fencepost_http_requests_total", ("route", "leases_acquire"), 4.0),
         ("fencepost_wait_seconds_count", ("contract", "safety"), 2.0),
     ] {
@@ -140,6 +144,8 @@ async fn series_do_not_grow_with_domains_holders_and_ids() {
             let operation = OperationId::new(&format!("operation-{number}")).unwrap();
             let domain = Domain::new(&format!("d-{number}")).unwrap();
             server.metrics.rejected(&domain, &Rejection::Missing, None, Some(&operation));
+            let report = json!({"domain": domain.as_str(), "rejected": format!("reason-{number}")});
+            client.call("POST", "/v1/reports/rejected", None, report).await.problem(400, "invalid_input");
             server.get(&format!("/v1/unknown/{number}")).await;
         }
         let (_, samples) = scrape(&server).await;

@@ -214,7 +214,7 @@ impl World {
     fn told(&mut self, worker: usize, attempt: u64, answer: Answer, elapsed_ms: u64, secret: Option<SecretHash>) {
         let now_us = self.now_us;
         match (answer, &self.workers[worker].phase) {
-            (Answer::Opened(view), Phase::Opening { attempt: sent, sent_us }) if *sent == attempt => {
+            (Answer::Opened(Ok(view)), Phase::Opening { attempt: sent, sent_us }) if *sent == attempt => {
                 let sent_us = self.counted_from(*sent_us);
                 self.workers[worker].opened(now_us, sent_us, &view, elapsed_ms, secret);
                 self.schedule_beat(worker);
