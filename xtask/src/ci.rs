@@ -26,6 +26,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "lints", run: lints },
+    Step { name: "fewer features", run: fewer_features },
     Step { name: "programs the tests need", run: programs },
     Step { name: "tests", run: tests },
     Step { name: "doc tests", run: doc_tests },
@@ -103,9 +104,23 @@ fn lints(root: &Path, _: &Skips) -> Result<Told> {
     Ok(Told::new())
 }
 
+/// What users build with fewer features than the tests have, as the pages show it.
+fn fewer_features(root: &Path, _: &Skips) -> Result<Told> {
+    let pages = [
+        ["fencepost", "embedded,sqlite", "--example=rejected_write"],
+        ["fencepost", "http", "--example=http_worker"],
+        ["fencepost-testkit", "conformance", "--lib"],
+    ];
+    for [package, features, target] in pages {
+        run_command(cargo(root).args(["check", "-p", package, "--no-default-features", "-F", features, target]))?;
+    }
+    Ok(Told::new())
+}
+
 fn programs(_: &Path, _: &Skips) -> Result<Told> {
-    let mut told = servers::ensure(&[Program::Sqlite3])?;
-    told.extend(servers::wish(&[Program::Nft, Program::Faketime]));
+    let mut told = servers::ensure(&[Program::Sqlite3, Program::Kill])?;
+    let wishes = [Program::Nft, Program::Faketime, Program::Zsh, Program::Fish, Program::Man, Program::SystemdAnalyze];
+    told.extend(servers::wish(&wishes));
     told.dedup();
     Ok(told)
 }

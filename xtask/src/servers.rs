@@ -11,6 +11,16 @@ use crate::command::{on_path, output, run};
 pub(crate) enum Program {
     /// The SQLite shell: plain SQL from code that knows nothing of Fencepost.
     Sqlite3,
+    /// Sends the signals of tests.
+    Kill,
+    /// A shell whose completions are read by it.
+    Zsh,
+    /// Another one.
+    Fish,
+    /// Shows the manual pages.
+    Man,
+    /// Reads the units of the recipes.
+    SystemdAnalyze,
     /// etcd, a peer in the benchmarks.
     Etcd,
     /// The command line of etcd, a peer in the benchmarks.
@@ -29,6 +39,11 @@ impl Program {
     const fn binary(self) -> &'static str {
         match self {
             Self::Sqlite3 => "sqlite3",
+            Self::Kill => "kill",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Man => "man",
+            Self::SystemdAnalyze => "systemd-analyze",
             Self::Etcd => "etcd",
             Self::Etcdctl => "etcdctl",
             Self::Redis => "redis-server",
@@ -41,6 +56,11 @@ impl Program {
     const fn package(self) -> &'static str {
         match self {
             Self::Sqlite3 => "sqlite3",
+            Self::Kill => "procps",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Man => "man-db",
+            Self::SystemdAnalyze => "systemd",
             Self::Etcd => "etcd-server",
             Self::Etcdctl => "etcd-client",
             Self::Redis => "redis-server",

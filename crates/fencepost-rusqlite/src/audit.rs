@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_core::fence::{Closure, Condition};
-use fencepost_sql::sqlite::{FIRST_SOUND_VERSION, Mode, SCHEMA, Trigger, guard_triggers};
+use fencepost_sql::sqlite::{Mode, SCHEMA, Trigger, fault_of_version, guard_triggers};
 use rusqlite::{Connection, config::DbConfig};
 
 use crate::{
@@ -48,17 +48,16 @@ fn closed(why: Closure, audit: &mut Audit) {
     audit.add("closed", Severity::Critical, None, found, "recover it with what the coordinator says is live");
 }
 
-fn connection_settings(connection: &Connection, audit: &mut Audit) -> Result<(), MaintenanceError> {
-    if rusqlite::version_number() < FIRST_SOUND_VERSION {
-        let found = format!("SQLite {} can corrupt a database in WAL mode", rusqlite::version());
-        audit.add(
-            "old_sqlite",
-            Severity::Warning,
-            None,
-            found,
-            "use SQLite 3.51.3 or later in every program that writes",
-        );
+fn sqlite_itself(version: i32, audit: &mut Audit) {
+    if let Some(fault) = fault_of_version(version) {
+        let found = format!("SQLite {} writes here, and {fault}", rusqlite::version());
+        let fix = "use SQLite 3.51.3 or later in every program that writes";
+        audit.add("old_sqlite", Severity::Warning, None, found, fix);
     }
+}
+
+fn connection_settings(connection: &Connection, audit: &mut Audit) -> Result<(), MaintenanceError> {
+    sqlite_itself(rusqlite::version_number(), audit);
     if !connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER)? {
         let found = "triggers are switched off on this connection".into();
         audit.add("triggers_off", Severity::Critical, None, found, "switch them on; no guard fires without them");
@@ -254,4 +253,18 @@ fn unguarded_tables(connection: &Connection, audit: &mut Audit) -> Result<(), Ma
         audit.add("unguarded_table", Severity::Notice, Some(table), found, "guard it if leases are to protect it");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_sqlite_is_a_finding_and_a_sound_one_is_none() {
+        let mut audit = Audit::default();
+        sqlite_itself(3_051_003, &mut audit);
+        assert!(audit.findings.is_empty());
+        sqlite_itself(3_051_002, &mut audit);
+        assert_eq!(audit.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), ["old_sqlite"]);
+    }
 }

@@ -6,7 +6,7 @@ use fencepost_core::{
     sabotage,
 };
 use fencepost_receiver::{AdvanceError, Seen, WriteError, adapter::log_rejection};
-use fencepost_sql::sqlite::FIRST_SOUND_VERSION;
+use fencepost_sql::sqlite::fault_of_version;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, TransactionState};
 
 use crate::{
@@ -308,17 +308,14 @@ fn foreign<E>(failure: Failure) -> WriteError<E> {
 /// What has to hold of a connection before its fence is read.
 fn prepare(connection: &Connection) -> Result<(), Failure> {
     static WARN_ONCE: Once = Once::new();
-    let version = rusqlite::version_number();
-    if version < FIRST_SOUND_VERSION {
-        WARN_ONCE.call_once(|| {
-            tracing::warn!(
-                target: "fencepost::sqlite",
-                version = rusqlite::version(),
-                "this SQLite can corrupt a database in WAL mode when two connections checkpoint at once: use 3.51.3 or later"
-            );
-        });
-    }
+    WARN_ONCE.call_once(|| warn_of(rusqlite::version_number()));
     transaction::require_triggers(connection)
+}
+
+fn warn_of(version: i32) {
+    if let Some(fault) = fault_of_version(version) {
+        tracing::warn!(target: "fencepost::sqlite", version = rusqlite::version(), fault, "use SQLite 3.51.3 or later");
+    }
 }
 
 fn begin(connection: &mut Connection) -> Result<Transaction<'_>, Failure> {

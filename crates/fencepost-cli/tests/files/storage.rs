@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use fencepost_testkit::torture::skip;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -29,7 +30,7 @@ impl Disk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Self(folder));
         }
-        eprintln!("skipped: a full disk needs the right to mount");
+        skip("a full disk under write", "no rights to mount");
         None
     }
 

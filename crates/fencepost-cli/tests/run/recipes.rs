@@ -3,6 +3,7 @@
 use std::{env, fs, os::unix::fs::PermissionsExt, process::Command, thread};
 
 use fencepost::sqlite::SqliteFile;
+use fencepost_testkit::torture::skip;
 use fencepost_wire::GrantJson;
 use rusqlite::Connection;
 
@@ -117,15 +118,17 @@ fn the_unit_starts_what_the_recipe_says_and_systemd_takes_it() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/")).expect("what it starts");
     shell.sh(line).exits(0);
     assert_eq!(rows(&Connection::open(shell.path("shop.db")).unwrap()), ["hourly"]);
-    // Not every machine has it; where it is, it reads the files.
     let folder = shell.folder.path().display().to_string();
     let unit = unit.replace("/usr/local/bin/fencepost", env!("CARGO_BIN_EXE_fencepost")).replace("/srv/shop", &folder);
     fs::write(shell.path("bill.service"), unit).unwrap();
     fs::write(shell.path("bill.timer"), timer).unwrap();
     let files = [shell.path("bill.service"), shell.path("bill.timer")];
-    if let Ok(checked) = Command::new("systemd-analyze").arg("verify").args(files).output() {
-        let told = String::from_utf8_lossy(&checked.stderr).into_owned();
-        assert!(!told.contains("bill."), "{told}");
+    match Command::new("systemd-analyze").arg("verify").args(files).output() {
+        Ok(checked) => {
+            let told = String::from_utf8_lossy(&checked.stderr).into_owned();
+            assert!(!told.contains("bill."), "{told}");
+        }
+        Err(_) => skip("units, read by systemd-analyze", "no systemd-analyze: Debian package systemd"),
     }
 }
 

@@ -186,6 +186,18 @@ fn a_snapshot_counts_from_its_adoption_on_and_only_what_it_covers_is_trimmed() {
     }
 }
 
+/// A kill leaves what the kernel has, so no kill shows whether a commit was synced; and the file system is the user's.
+/// Mutants: `open` sets `synchronous` to anything weaker, or another `journal_mode`.
+#[test]
+fn every_commit_is_synced_before_it_is_said_to_be_one() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(sqlite(dir.path()));
+    let path = dir.path().join(super::store::sqlite::DATABASE_FILE);
+    let store = SqliteStore::open(&path, FileId::of(&path).unwrap(), &|_| {}).unwrap();
+    assert_eq!(store.setting("synchronous"), "2", "FULL");
+    assert_eq!(store.setting("journal_mode"), "wal");
+}
+
 /// As on a full disk, where no disk can be filled.
 #[test]
 fn a_file_that_may_not_grow_takes_no_commit_keeps_what_it_has_and_goes_on_when_there_is_room() {

@@ -41,7 +41,10 @@ fn the_process_that_is_killed() {
     let round: u64 = env::var(ROUND).unwrap().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
-        let coordinator = Embedded::open(&dir, Options::default()).unwrap();
+        // In every other life a snapshot is taken again and again, so that a kill may fall into one.
+        let usual = Options::default().snapshot_log_bytes;
+        let snapshot_log_bytes = if round.is_multiple_of(2) { 2_000 } else { usual };
+        let coordinator = Embedded::open(&dir, Options { snapshot_log_bytes, ..Options::default() }).unwrap();
         let tasks: Vec<_> = (0..TASKS).map(|task| tokio::spawn(work(coordinator.clone(), round, task))).collect();
         for task in tasks {
             task.await.unwrap();
@@ -210,6 +213,9 @@ fn rounds(sabotage: Option<&str>) -> Result<usize, String> {
         let said = run_and_kill(dir.path(), round, lines, sabotage);
         runtime.block_on(compare(dir.path(), said, &mut seen))?;
     }
+    let store = rusqlite::Connection::open(dir.path().join("coordinator.sqlite")).unwrap();
+    let parts: i64 = store.query_row("SELECT snapshot_parts FROM store", [], |row| row.get(0)).unwrap();
+    assert!(parts > 0, "no snapshot was taken, so no kill can have fallen into one");
     Ok(seen.tokens.len())
 }
 

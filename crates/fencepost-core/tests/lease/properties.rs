@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_core::{
-    LeaseId, Token,
+    Contract, LeaseId, LockDelay, MaxHold, MinHold, Token,
     lease::{Acquired, Command, Credential, Query, Record, Terms},
 };
 use proptest::prelude::*;
@@ -13,21 +13,75 @@ use crate::world::{TTL, Wanted, World, boot, request, want};
 
 #[derive(Clone, Debug)]
 enum Act {
-    Acquire { who: usize, domain: u8, request: u64, wait: u64, renew: bool },
-    Heartbeat { who: usize, forget_one: bool },
-    Release { who: usize },
-    Break { domain: u8 },
-    End { who: usize },
-    Disconnect { who: usize },
-    Pass { ms: u64 },
-    Restart { reboot: bool, snapshot: bool },
+    Acquire {
+        who: usize,
+        wanted: Wanted,
+        number: u64,
+    },
+    /// In a session of its own.
+    Open {
+        who: usize,
+        wanted: Wanted,
+        number: u64,
+    },
+    Heartbeat {
+        who: usize,
+        forget_one: bool,
+    },
+    Release {
+        who: usize,
+    },
+    Break {
+        domain: u8,
+    },
+    End {
+        who: usize,
+    },
+    Disconnect {
+        who: usize,
+    },
+    Pass {
+        ms: u64,
+    },
+    Restart {
+        reboot: bool,
+        snapshot: bool,
+    },
+}
+
+/// Shorter and longer than a TTL, and none.
+fn time() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![3 => Just(None), 1 => Just(Some(1_000)), 1 => Just(Some(TTL + 1_000))]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    (time(), time(), time(), 1..3_u32).prop_map(|(max, min, delay, reentrancy_limit)| Terms {
+        max_hold: max.map(|ms| MaxHold::from_millis(ms).unwrap()),
+        min_hold: min.map(|ms| MinHold::from_millis(ms).unwrap()),
+        lock_delay: delay.map(|ms| LockDelay::from_millis(ms).unwrap()),
+        reentrancy_limit,
+    })
+}
+
+fn contract() -> impl Strategy<Value = Contract> {
+    prop_oneof![4 => Just(Contract::Safety), 1 => Just(Contract::Admission), 1 => Just(Contract::Advisory)]
+}
+
+/// An acquire of one of two domains, with few enough numbers that they come again.
+fn wanted() -> impl Strategy<Value = (u64, Wanted)> {
+    let wait = prop_oneof![Just(0), Just(2_000)];
+    (0..2_u8, 0..12_u64, contract(), terms(), any::<bool>(), wait).prop_map(
+        |(domain, number, contract, terms, renew, wait)| {
+            (number, Wanted { contract, terms, renew, wait, ..want(&format!("d{domain}"), number) })
+        },
+    )
 }
 
 fn act() -> impl Strategy<Value = Act> {
     let who = 0..3_usize;
     prop_oneof![
-        6 => (who.clone(), 0..2_u8, 0..12_u64, prop_oneof![Just(0), Just(2_000)], any::<bool>())
-            .prop_map(|(who, domain, request, wait, renew)| Act::Acquire { who, domain, request, wait, renew }),
+        6 => (who.clone(), wanted()).prop_map(|(who, (number, wanted))| Act::Acquire { who, wanted, number }),
+        2 => (who.clone(), wanted()).prop_map(|(who, (number, wanted))| Act::Open { who, wanted, number }),
         4 => (who.clone(), any::<bool>()).prop_map(|(who, forget_one)| Act::Heartbeat { who, forget_one }),
         3 => who.clone().prop_map(|who| Act::Release { who }),
         1 => (0..2_u8).prop_map(|domain| Act::Break { domain }),
@@ -74,16 +128,25 @@ fn live(acts: Vec<Act>) -> World {
     let mut boots = 1;
     for act in acts {
         match act {
-            Act::Acquire { who, domain, request, wait, renew } => {
+            Act::Acquire { who, wanted, number } => {
                 let key = key(&mut world, &mut holders[who]);
-                let terms = Terms { reentrancy_limit: 2, ..Terms::default() };
-                let wanted = Wanted { wait, renew, terms, ..want(&format!("d{domain}"), request) };
                 let command = world.command(fencepost_core::lease::Caller::Session(key), &wanted);
                 let ticket = world.send(command);
                 match world.acquired_by(ticket) {
-                    Some(Ok(acquired)) => holders[who].learn(world.now, request, &acquired),
+                    Some(Ok(acquired)) => holders[who].learn(world.now, number, &acquired),
                     Some(Err(_)) => {}
-                    None => holders[who].waiting = Some((ticket, request)),
+                    None => holders[who].waiting = Some((ticket, number)),
+                }
+            }
+            Act::Open { who, wanted, number } => {
+                // Nobody else sends this request again: its answer would be another holder's.
+                let number = 100 * (who as u64 + 1) + number;
+                let wanted = Wanted { request: request(number), wait: 0, ..wanted };
+                if let Ok((acquired, key)) = world.acquire_opening(&wanted)
+                    && key.secret.is_some()
+                {
+                    holders[who] = Holder { key: Some(key), ..Holder::default() };
+                    holders[who].learn(world.now, number, &acquired);
                 }
             }
             Act::Heartbeat { who, forget_one } => {

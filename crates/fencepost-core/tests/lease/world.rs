@@ -47,7 +47,7 @@ pub(crate) struct World {
 }
 
 /// What a caller wants of an acquire; the rest is as plain as can be.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) domain: Domain,
     pub(crate) request: RequestId,

@@ -102,6 +102,16 @@ fn a_commit_held_up_by_a_reader_has_not_happened() {
     assert!(matches!(again, Verdict::Applied(_)));
 }
 
+/// A kill leaves what the kernel has, so no kill shows whether a raise was synced.
+/// Mutant: `connect` sets `synchronous` to anything weaker.
+#[test]
+fn a_raise_that_was_acknowledged_was_synced() {
+    let database = Database::with_counters();
+    let connection = SqliteFile::new(&database.path).connect().unwrap();
+    let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+    assert_eq!(synchronous, 2, "FULL");
+}
+
 #[test]
 fn a_file_advances_without_any_runtime_and_says_what_it_is() {
     let database = Database::with_counters();

@@ -1,11 +1,11 @@
 //! `/metrics`: names that outsiders rely on, and series that do not grow with what users name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_core::{Domain, OperationId, fence::Rejection};
 use serde_json::json;
 
-use crate::support::{TestServer, opening};
+use crate::support::{TestServer, opening, request_id};
 
 /// One sample line of the OpenMetrics text.
 #[derive(Debug, PartialEq)]
@@ -15,9 +15,13 @@ struct Sample {
     value: f64,
 }
 
+/// Name and kind of each family, with what its HELP says.
+type Families = BTreeMap<String, String>;
+
 /// Reads the format and nothing laxer: every line is a known comment or a whole sample of a declared family.
-fn parse(text: &str) -> (BTreeSet<String>, Vec<Sample>) {
-    let (mut families, mut samples, mut ended) = (BTreeSet::new(), Vec::new(), false);
+fn parse(text: &str) -> (Families, Vec<Sample>) {
+    let (mut families, mut samples, mut ended) = (Families::new(), Vec::new(), false);
+    let mut help = BTreeMap::new();
     assert!(text.ends_with('\n'));
     for line in text.lines() {
         assert!(!ended, "a line behind the end: {line}");
@@ -27,9 +31,14 @@ fn parse(text: &str) -> (BTreeSet<String>, Vec<Sample>) {
             let (kind, rest) = comment.split_once(' ').unwrap();
             let (name, value) = rest.split_once(' ').unwrap();
             assert!(["HELP", "TYPE", "UNIT"].contains(&kind) && !value.is_empty(), "{line}");
-            if kind == "TYPE" {
-                assert!(["counter", "gauge", "histogram"].contains(&value), "{line}");
-                assert!(families.insert(format!("{name} {value}")), "declared twice: {line}");
+            match kind {
+                "HELP" => drop(help.insert(name, value)),
+                "TYPE" => {
+                    assert!(["counter", "gauge", "histogram"].contains(&value), "{line}");
+                    let help = help.get(name).expect("HELP stands before TYPE").to_string();
+                    assert!(families.insert(format!("{name} {value}"), help).is_none(), "declared twice: {line}");
+                }
+                _ => {}
             }
         } else {
             samples.push(parse_sample(line));
@@ -61,7 +70,7 @@ fn value(samples: &[Sample], name: &str, label: (&str, &str)) -> f64 {
     samples.iter().filter(|sample| sample.name == name).filter(has).map(|sample| sample.value).sum()
 }
 
-async fn scrape(server: &TestServer) -> (BTreeSet<String>, Vec<Sample>) {
+async fn scrape(server: &TestServer) -> (Families, Vec<Sample>) {
     let answer = server.get("/metrics").await;
     assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text; version=1.0.0"));
     parse(answer.utf8())
@@ -80,7 +89,8 @@ async fn the_names_are_those_that_outsiders_rely_on() {
     let server = TestServer::start().await;
     scrape(&server).await;
     let (families, samples) = scrape(&server).await;
-    let names: String = families.iter().map(|family| format!("{family} {}\n", labels(family, &samples))).collect();
+    let line = |(family, help): (&String, &String)| format!("{family} {}: {help}\n", labels(family, &samples));
+    let names: String = families.iter().map(line).collect();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(golden, &names).unwrap();
@@ -99,6 +109,9 @@ async fn what_happens_is_told_apart() {
     server.client().await.call("POST", &beat, Some(&"1".repeat(64)), json!({"held": []})).await;
     let second = server.call("POST", "/v1/leases", opening("d", 3)).await;
     server.call("POST", "/v1/leases/break", json!({"lease": second.text("lease"), "reason": "stuck"})).await;
+    let late = format!("/v1/sessions/{}/heartbeat", second.text("session"));
+    let held = json!({"held": [second.text("lease")]});
+    server.client().await.call("POST", &late, Some(&second.text("secret")), held).await;
     server.metrics.rejected(&Domain::new("d").unwrap(), &Rejection::Missing, None, None);
     let failed = json!({"domain": "d", "lease": second.text("lease")});
     assert_eq!(server.call("POST", "/v1/reports/work-failed", failed).await.status, 204);
@@ -118,6 +131,7 @@ async fn what_happens_is_told_apart() {
         ("fencepost_acquires_total", ("outcome", "held"), 1.0),
         ("fencepost_losses_total", ("reason", "expired"), 1.0),
         ("fencepost_renewal_failures_total", ("reason", "unauthenticated"), 1.0),
+        ("fencepost_renewal_failures_total", ("reason", "revoked"), 1.0),
         ("fencepost_rejections_total", ("reason", "missing"), 1.0),
         ("fencepost_rejections_total", ("reason", "stale"), 1.0),
         ("fencepost_http_requests_total", ("route", "leases_acquire"), 4.0),
@@ -129,6 +143,33 @@ async fn what_happens_is_told_apart() {
     assert_eq!(plain("fencepost_work_failures_total"), Some(1.0));
     assert_eq!(plain("fencepost_leases"), Some(0.0));
     assert!(plain("fencepost_commit_seconds_count").unwrap() >= 3.0);
+}
+
+#[tokio::test]
+async fn what_is_there_now_is_shown_and_is_gone_when_it_ends() {
+    let server = TestServer::start().await;
+    let shown = async || {
+        let (_, samples) = scrape(&server).await;
+        ["leases", "sessions", "waiting"].map(|name| {
+            let name = format!("fencepost_{name}");
+            samples.iter().find(|sample| sample.name == name).map(|sample| sample.value as u64)
+        })
+    };
+    assert_eq!(shown().await, [Some(0); 3]);
+    let held = server.call("POST", "/v1/leases", opening("d", 1)).await;
+    server.session("idle", 15_000).await;
+    let mut patient = opening("d", 2);
+    patient["wait_ms"] = json!(60_000);
+    let mut waiter = server.client().await;
+    waiter.write_call("POST", "/v1/leases", None, patient.to_string().as_bytes()).await;
+    server.until_waiting(1).await;
+    assert_eq!(shown().await, [Some(1), Some(2), Some(1)]);
+    let release = json!({"lease": held.text("lease"), "request_id": request_id(1)});
+    server.client().await.call("POST", "/v1/leases/release", Some(&held.text("secret")), release).await;
+    assert_eq!(waiter.answer().await.unwrap().status, 201);
+    assert_eq!(shown().await, [Some(1), Some(3), Some(0)]);
+    server.clock.advance(15_000);
+    assert_eq!(shown().await, [Some(0); 3]);
 }
 
 #[tokio::test]

@@ -31,5 +31,19 @@ pub const TABLES: [&str; 6] = [
 /// mode when two connections checkpoint at the same moment.
 pub const FIRST_SOUND_VERSION: i32 = 3_051_003;
 
+/// What there is to say against the SQLite of this version number, if anything.
+///
+/// ```
+/// use fencepost_sql::sqlite::{FIRST_SOUND_VERSION, fault_of_version};
+///
+/// assert!(fault_of_version(3_051_002).is_some());
+/// assert!(fault_of_version(FIRST_SOUND_VERSION).is_none());
+/// ```
+#[must_use]
+pub fn fault_of_version(version: i32) -> Option<&'static str> {
+    let is_sound = version >= FIRST_SOUND_VERSION;
+    (!is_sound).then_some("it can corrupt a database in WAL mode when two connections checkpoint at once")
+}
+
 /// The first SQLite that reads the layout: strict tables.
 pub const FIRST_USABLE_VERSION: i32 = 3_037_000;

@@ -157,6 +157,13 @@ impl SqliteStore {
         Ok(Self { connection, page_bytes: page_bytes.unsigned_abs(), wal_pages: 0, whereabouts })
     }
 
+    /// What a pragma of the connection is set to.
+    #[cfg(test)]
+    pub(in crate::embedded) fn setting(&self, pragma: &str) -> String {
+        let text = format!("SELECT CAST({pragma} AS TEXT) FROM pragma_{pragma}");
+        self.connection.query_row(&text, [], |row| row.get(0)).expect("a pragma that SQLite knows")
+    }
+
     /// Lets the file grow to this many pages only.
     #[cfg(test)]
     pub(in crate::embedded) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
