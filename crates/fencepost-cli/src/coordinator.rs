@@ -61,7 +61,7 @@ pub(crate) fn connect(url: &str) -> Result<HttpCoordinator, Failure> {
 
 /// What stands where the port belongs, where no port can be that. Nobody listens there, and saying only that would send
 /// whoever mistyped it looking for a server.
-fn impossible_port(url: &str) -> Option<&str> {
+pub(crate) fn impossible_port(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     // Colons in brackets are of an address.

@@ -65,7 +65,7 @@ pub(crate) fn as_typed(ms: u64) -> String {
 }
 
 /// Milliseconds; the outer `None` for another form, the inner one where they do not fit.
-fn milliseconds(text: &str) -> Option<Option<u64>> {
+pub(crate) fn milliseconds(text: &str) -> Option<Option<u64>> {
     let (digits, factor) = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)]
         .into_iter()
         .find_map(|(unit, factor)| text.strip_suffix(unit).map(|digits| (digits, factor)))?;

@@ -65,6 +65,20 @@ impl Kept {
         self
     }
 
+    /// What stands in a file of these bytes.
+    ///
+    /// # Errors
+    /// Why it is none of ours, or damaged.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+        let kept: Self = decode(text).map_err(|malformed| malformed.to_string())?;
+        if kept.layout != LAYOUT {
+            return Err("another version of fencepost wrote it".to_owned());
+        }
+        let sound = kept.key().map(|_| ()).and(kept.request().map(|_| ())).and(kept.domain().map(|_| ()));
+        sound.map_err(|invalid| invalid.to_string())?;
+        Ok(kept)
+    }
+
     /// # Errors
     /// When the secret is not one.
     pub(crate) fn key(&self) -> Result<SessionKey, fencepost_core::Invalid> {
@@ -139,18 +153,11 @@ impl SessionFile {
         }
         let mut text = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut text).map_err(|error| self.io("cannot be read", &error))?;
-        let damaged = |why: &str| {
+        Kept::parse(&text).map(Some).map_err(|why| {
             self.refused(&format!("is damaged ({why})"))
                 .detail("its lease, if there is one, ends by itself within one TTL")
                 .then(format!("rm {word}"))
-        };
-        let kept: Kept = decode(&text).map_err(|malformed| damaged(&malformed.to_string()))?;
-        if kept.layout != LAYOUT {
-            return Err(damaged("another version of fencepost wrote it"));
-        }
-        let sound = kept.key().map(|_| ()).and(kept.request().map(|_| ())).and(kept.domain().map(|_| ()));
-        sound.map_err(|invalid| damaged(&invalid.to_string()))?;
-        Ok(Some(kept))
+        })
     }
 
     /// Waits until no other command is at the file.

@@ -41,6 +41,8 @@ pub use acquire::Acquire;
 pub use clock::{BootClock, Clock};
 pub use error::{AcquireError, CloseError, OpenError, ReleaseError};
 pub use fencepost_core::holder::{LeaseState, Loss};
+#[cfg(feature = "fuzzing")]
+pub use http::fuzzing;
 #[cfg(feature = "http")]
 pub use http::{CoordinatorEvent, EventStream, HttpCoordinator, HttpError, HttpOptions, UrlError};
 pub use lease::{Advisory, Lease, Permitted};

@@ -36,6 +36,8 @@ mod body;
 mod calls;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hub;
 mod inspect;
 mod loopback;

@@ -5,6 +5,7 @@ use fencepost_coordinator::{CallError, Refused};
 use fencepost_wire::{ErrorCode, Problem};
 use hyper::{
     body::Incoming,
+    rt::{Read, Write},
     server::conn::http1,
     service::{Service as _, service_fn},
 };
@@ -83,25 +84,8 @@ impl Server {
         metrics: Metrics,
         options: Options,
     ) -> Result<Self, BindError> {
-        // Who the coordinator is stands at the head of every snapshot; nobody names a domain like this.
-        let identity = coordinator.snapshot("\u{10ffff}\u{10ffff}".to_owned()).await?;
-        let events = coordinator.watch();
-        let (stop, stopping) = stop();
-        let hub = Arc::new(Hub::new(run_number(), options.replayed_events));
-        let app = Arc::new(App {
-            coordinator,
-            issuer: identity.issuer,
-            epoch: identity.epoch,
-            options,
-            metrics: metrics.clone(),
-            hub: hub.clone(),
-            stopping: stopping.clone(),
-        });
-        let follow = {
-            let (metrics, stopping) = (metrics.clone(), stopping.clone());
-            async move { hub.follow(events, &metrics, stopping).await }
-        };
-        Ok(Self { listener, router: router(&app), hub: Box::pin(follow), options, metrics, stop, stopping })
+        let Inside { router, hub, stop, stopping } = Inside::of(coordinator, &metrics, options).await?;
+        Ok(Self { listener, router, hub, options, metrics, stop, stopping })
     }
 
     /// Where it listens: the port that was chosen, where port 0 was asked for.
@@ -138,8 +122,9 @@ impl Server {
                 }
             };
             if let Ok(place) = room.clone().try_acquire_owned() {
-                let connection = Connection { place, options, metrics: metrics.clone(), stopping: stopping.clone() };
-                tasks.spawn(connection.serve(stream, router.clone()));
+                let (metrics, stopping) = (metrics.clone(), stopping.clone());
+                let connection = Connection { router: router.clone(), options, metrics, stopping };
+                tasks.spawn(connection.serve(stream, place));
             } else {
                 metrics.connection_refused();
                 if let Ok(place) = refusals.clone().try_acquire_owned() {
@@ -153,6 +138,44 @@ impl Server {
         if timeout(options.stop_timeout, finished).await.is_err() {
             tracing::warn!(connections = tasks.len(), "calls under way were cut because the server stops");
         }
+    }
+}
+
+/// What there is of a server beside its socket.
+pub(crate) struct Inside {
+    pub(crate) router: Router,
+    hub: HubTask,
+    stop: Stop,
+    pub(crate) stopping: Stopping,
+}
+
+impl Inside {
+    /// # Errors
+    /// When the coordinator does not say who it is.
+    pub(crate) async fn of<C: Inspect>(
+        coordinator: C,
+        metrics: &Metrics,
+        options: Options,
+    ) -> Result<Self, CallError<Refused>> {
+        // Who the coordinator is stands at the head of every snapshot; nobody names a domain like this.
+        let identity = coordinator.snapshot("\u{10ffff}\u{10ffff}".to_owned()).await?;
+        let events = coordinator.watch();
+        let (stop, stopping) = stop();
+        let hub = Arc::new(Hub::new(run_number(), options.replayed_events));
+        let app = Arc::new(App {
+            coordinator,
+            issuer: identity.issuer,
+            epoch: identity.epoch,
+            options,
+            metrics: metrics.clone(),
+            hub: hub.clone(),
+            stopping: stopping.clone(),
+        });
+        let follow = {
+            let (metrics, stopping) = (metrics.clone(), stopping.clone());
+            async move { hub.follow(events, &metrics, stopping).await }
+        };
+        Ok(Self { router: router(&app), hub: Box::pin(follow), stop, stopping })
     }
 }
 
@@ -173,19 +196,24 @@ fn run_number() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
-struct Connection {
-    place: OwnedSemaphorePermit,
-    options: Options,
-    metrics: Metrics,
-    stopping: Stopping,
+pub(crate) struct Connection {
+    pub(crate) router: Router,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    pub(crate) stopping: Stopping,
 }
 
 impl Connection {
-    async fn serve(self, stream: TcpStream, router: Router) {
-        let Self { place: _place, options, metrics, mut stopping } = self;
-        let _connected = metrics.connected();
+    async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        let _connected = self.metrics.connected();
         prepare(&stream);
         let on_loopback = stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
+        self.converse(TokioIo::new(stream), on_loopback).await;
+    }
+
+    /// Answers what comes, until the other side has ended or the server stops.
+    pub(crate) async fn converse(self, io: impl Read + Write + Unpin + 'static, on_loopback: bool) {
+        let Self { router, options, metrics, mut stopping } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(|request: hyper::Request<Incoming>| {
             let refused = if on_loopback { loopback::check(&request).err() } else { None };
@@ -206,9 +234,10 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.head_timeout)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(io, service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
+            biased;
             ended = connection.as_mut() => ended,
             () = stopping.begun() => {
                 connection.as_mut().graceful_shutdown();

@@ -128,6 +128,12 @@ impl Ask {
     }
 }
 
+/// Whether what was typed is understood.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn understand(args: &AcquireArgs) -> Result<(), Failure> {
+    Ask::parse(args).map(drop)
+}
+
 pub(crate) async fn run(args: AcquireArgs, output: Output) -> Result<Exit, Failure> {
     let ask = Ask::parse(&args)?;
     let coordinator = args.url.connect()?;

@@ -107,7 +107,7 @@ fn show(event: &CoordinatorEvent, output: Output) -> Result<(), Failure> {
     output.line(&format!("{time}Z  {:<9} {}", event.name, words(event)))
 }
 
-fn in_one_object(event: &CoordinatorEvent) -> Value {
+pub(crate) fn in_one_object(event: &CoordinatorEvent) -> Value {
     let mut object = serde_json::Map::new();
     object.insert("event".to_owned(), event.name.clone().into());
     if let Some(id) = &event.id {
@@ -121,7 +121,7 @@ fn in_one_object(event: &CoordinatorEvent) -> Value {
     Value::Object(object)
 }
 
-fn words(event: &CoordinatorEvent) -> String {
+pub(crate) fn words(event: &CoordinatorEvent) -> String {
     match &event.data {
         Some(EventData::Lease(lease)) => lease_words(lease),
         Some(EventData::Rejected(rejected)) => rejected_words(rejected),

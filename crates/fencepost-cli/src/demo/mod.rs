@@ -128,3 +128,9 @@ fn finish(args: DemoArgs, dir: TempDir, json: bool, ending: &Ending) -> Result<E
             .then("report it with the output of `fencepost demo --json`")),
     }
 }
+
+/// Whether the line is a request to a worker, or its reply.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn is_understood(line: &str) -> bool {
+    serde_json::from_str::<protocol::Request>(line).is_ok() || serde_json::from_str::<protocol::Reply>(line).is_ok()
+}

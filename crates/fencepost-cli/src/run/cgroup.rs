@@ -63,7 +63,7 @@ fn read(path: &str) -> String {
 }
 
 /// The folder of this process's group in the unified hierarchy.
-fn own_folder(mounts: &str, groups: &str) -> Option<PathBuf> {
+pub(super) fn own_folder(mounts: &str, groups: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;

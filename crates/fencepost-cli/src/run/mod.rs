@@ -11,6 +11,8 @@ mod ask;
 mod carry;
 mod cgroup;
 mod environment;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod held;
 mod link;
 mod plan;

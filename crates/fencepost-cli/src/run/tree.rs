@@ -15,9 +15,9 @@ pub(crate) struct Member {
     started: u64,
 }
 
-struct Seen {
-    parent: i32,
-    started: u64,
+pub(super) struct Seen {
+    pub(super) parent: i32,
+    pub(super) started: u64,
     is_alive: bool,
 }
 
@@ -113,7 +113,7 @@ fn look(pid: i32) -> Option<Seen> {
 }
 
 /// One line of `/proc/PID/stat`. The name in parentheses may itself have spaces and parentheses.
-fn parse(stat: &str) -> Option<Seen> {
+pub(super) fn parse(stat: &str) -> Option<Seen> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let is_alive = !matches!(*fields.first()?, "Z" | "X" | "x");

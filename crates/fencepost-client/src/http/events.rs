@@ -124,17 +124,17 @@ async fn read(
 
 /// Bytes of a stream on their way to events.
 #[derive(Default)]
-struct Frames {
+pub(super) struct Frames {
     unread: Vec<u8>,
 }
 
 impl Frames {
-    fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn take(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
     /// The next whole event; comments are passed over.
-    fn next(&mut self) -> Result<Option<CoordinatorEvent>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<CoordinatorEvent>, String> {
         loop {
             let Some(end) = self.unread.windows(2).position(|pair| pair == b"\n\n") else {
                 if self.unread.len() > EVENT_BYTES {

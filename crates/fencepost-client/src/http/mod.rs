@@ -11,6 +11,8 @@
 mod calls;
 mod events;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod url;
 
 pub use events::{CoordinatorEvent, EventStream};
@@ -43,6 +45,9 @@ use url::Base;
 #[derive(Clone)]
 pub struct HttpCoordinator {
     shared: Arc<Shared>,
+    /// What every call is answered with, in the place of whatever is at the address.
+    #[cfg(feature = "fuzzing")]
+    answer: Option<exchange::Reply>,
 }
 
 struct Shared {
@@ -119,7 +124,11 @@ impl HttpCoordinator {
         connector.set_connect_timeout(Some(options.connect_timeout));
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Self { shared: Arc::new(Shared { base, options, client, io, _open: open }) })
+        Ok(Self {
+            shared: Arc::new(Shared { base, options, client, io, _open: open }),
+            #[cfg(feature = "fuzzing")]
+            answer: None,
+        })
     }
 
     /// The address.

@@ -35,7 +35,9 @@ impl FromStr for Base {
             Some("https") => return Err(refuse("asks for TLS, which this version does not speak")),
             Some(_) | None => return Err(refuse("does not begin with http://")),
         }
-        let authority = uri.authority().ok_or_else(|| refuse("names no host"))?;
+        // A colon with nothing in front of it is an authority too.
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty());
+        let authority = authority.ok_or_else(|| refuse("names no host"))?;
         if authority.as_str().contains('@') {
             return Err(refuse("has a user name, which would be ignored"));
         }
@@ -74,6 +76,8 @@ mod tests {
             ("http://localhost/#a", "has a query or a fragment"),
             ("", "is not an address"),
             ("http://", "is not an address"),
+            ("http://:", "names no host"),
+            ("http://:7421/", "names no host"),
         ] {
             assert_eq!(url.parse::<Base>().unwrap_err().why, why, "{url:?}");
         }

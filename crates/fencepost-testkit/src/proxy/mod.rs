@@ -19,6 +19,8 @@
 //! ```
 
 mod carry;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod message;
 
 use std::{

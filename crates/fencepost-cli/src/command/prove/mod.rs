@@ -3,6 +3,8 @@
 //! [`target`] says what may be spoken to, [`grants`] has the coordinator, [`sender`] the process that is stopped,
 //! [`hooks`] what the user arranges, [`tell`] the words.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod grants;
 mod hooks;
 mod sender;

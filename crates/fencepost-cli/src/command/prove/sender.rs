@@ -29,7 +29,7 @@ pub(crate) struct SenderArgs {}
 
 /// What the process is handed. On its standard input, because headers may carry a password.
 #[derive(Serialize, Deserialize)]
-struct Errand {
+pub(super) struct Errand {
     address: SocketAddr,
     host: String,
     headers: Vec<(String, String)>,

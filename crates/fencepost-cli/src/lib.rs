@@ -1,0 +1,239 @@
+//! The command `fencepost`: leases, and the guards that refuse writes of those who have lost them.
+//!
+//! Parsing and words live here; decisions are the libraries'. Every failure says what to type next and ends in an exit
+//! code that means one thing (`exit.rs`).
+//!
+//! A library only so that its parsers can be reached; the program is [`main`] and nothing else.
+
+mod command;
+mod coordinator;
+mod demo;
+mod duration;
+mod exit;
+mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod help;
+mod lines;
+mod names;
+mod output;
+mod resource;
+mod run;
+mod session_file;
+mod shell;
+mod verdict;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
+
+use crate::{
+    command as commands,
+    exit::Exit,
+    failure::Failure,
+    output::{Output, aside},
+};
+
+/// Leases whose stale writes fail at the resource
+///
+/// A worker whose lease is gone can still be in the middle of a write. Fencepost gives every grant a greater token and
+/// has the resource refuse a smaller one.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fencepost",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = "`fencepost help COMMAND` explains one with examples; `fencepost help exit-codes` lists what it exits with."
+)]
+struct Cli {
+    /// Speak JSON: answers on standard output, errors on standard error
+    #[arg(long, global = true, display_order = 900)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
+    Run(Box<run::RunArgs>),
+    #[command(hide = true)]
+    RunWarden(run::WardenArgs),
+    #[command(hide = true)]
+    RunBecome(run::BecomeArgs),
+    Acquire(commands::acquire::AcquireArgs),
+    Renew(commands::renew::RenewArgs),
+    Release(commands::release::ReleaseArgs),
+    Read(commands::read::ReadArgs),
+    Write(commands::write::WriteArgs),
+    Ls(commands::ls::LsArgs),
+    Show(commands::show::ShowArgs),
+    History(commands::history::HistoryArgs),
+    Watch(commands::watch::WatchArgs),
+    Explain(commands::explain::ExplainArgs),
+    Guard(commands::guard::GuardArgs),
+    Unguard(commands::unguard::UnguardArgs),
+    Audit(commands::audit::AuditArgs),
+    Status(commands::status::StatusArgs),
+    Advance(commands::advance::AdvanceArgs),
+    Collect(commands::collect::CollectArgs),
+    Check(commands::check::CheckArgs),
+    Prove(Box<commands::prove::ProveArgs>),
+    #[command(hide = true)]
+    ProveSender(commands::prove::SenderArgs),
+    Serve(commands::serve::ServeArgs),
+    Break(commands::breaking::BreakArgs),
+    Recover(commands::recover::RecoverArgs),
+    Completions(commands::completions::CompletionsArgs),
+    Man(commands::completions::ManArgs),
+    /// Explain a command, or the topic exit-codes
+    Help {
+        /// The command or topic
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
+    },
+}
+
+/// The program: what was typed, and the environment, decide what it does; it exits with what this returns.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    // What stands after `--` is another program's.
+    let typed = |option: &str| arguments.iter().take_while(|argument| *argument != "--").any(|typed| typed == option);
+    let (json, export) = (typed("--json"), typed("--export"));
+    let code = panic::catch_unwind(AssertUnwindSafe(|| run_command_line(&arguments, json))).unwrap_or_else(|_| {
+        let failure = Failure::new(Exit::Bug, "this is a bug of fencepost, please report it with the lines above");
+        failure.end_with(json)
+    });
+    if export && code != Exit::Done.code() && !asks_for_help(&arguments) {
+        // An `eval` of nothing succeeds, and the script would go on without a lease.
+        let _ = writeln!(io::stdout(), "{}", commands::handing::failing_export(code));
+    }
+    ExitCode::from(code)
+}
+
+fn asks_for_help(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
+fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
+    let matches = match help::command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => return not_parsed(&error, arguments, json),
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return not_parsed(&error, arguments, json),
+    };
+    match execute(cli.command, &matches, Output::new(cli.json)) {
+        Ok(exit) => exit.code(),
+        Err(failure) => failure.in_command(matches.subcommand_name().unwrap_or_default()).end_with(cli.json),
+    }
+}
+
+fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Ok(()) => Exit::Done.code(),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::reader_gone().end_with(json),
+            Err(_) => Exit::CannotWrite.code(),
+        },
+        _ if json => {
+            let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end());
+            let failure = run::without_dashes(arguments).into_iter().fold(failure, Failure::then);
+            failure.then("fencepost help").end_with(true)
+        }
+        _ => {
+            // Where standard error is closed, the exit code still tells.
+            let _ = error.print();
+            if let Some(line) = run::without_dashes(arguments) {
+                aside(&format!("next: {line}"));
+            }
+            Exit::Usage.code()
+        }
+    }
+}
+
+fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Demo(args) => demo::run(args, output.json),
+        Command::DemoWorker(args) => demo::run_worker(&args),
+        Command::Run(args) => awaited(run::run(*args, output.of_change())),
+        Command::RunWarden(args) => awaited(run::run_warden(args)),
+        Command::RunBecome(args) => Err(run::become_command(&args)),
+        Command::Acquire(args) => awaited(commands::acquire::run(args, output.of_handing_over())),
+        Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output.of_change())),
+        Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output.of_change())),
+        Command::Read(args) => commands::read::run(args, output),
+        Command::Write(args) => commands::write::run(args, output.of_change()),
+        Command::Ls(args) => awaited(commands::ls::run(args, output)),
+        Command::Show(args) => awaited(commands::show::run(args, output)),
+        Command::History(args) => awaited(commands::history::run(args, output)),
+        Command::Watch(args) => awaited(commands::watch::run(args, output)),
+        Command::Explain(args) => awaited(commands::explain::run(args, output)),
+        Command::Guard(args) => awaited(commands::guard::run(args, url_was_typed(matches), output.of_change())),
+        Command::Unguard(args) => commands::unguard::run(args, output.of_change()),
+        Command::Audit(args) => commands::audit::run(args, output),
+        Command::Status(args) => commands::status::run(args, output),
+        Command::Advance(args) => commands::advance::run(args, output.of_change()),
+        Command::Collect(args) => awaited(commands::collect::run(args, output.of_change())),
+        Command::Check(args) => commands::check::run(&args, output),
+        Command::Prove(args) => awaited(commands::prove::run(*args, output)),
+        Command::ProveSender(args) => awaited(commands::prove::run_sender(args)),
+        Command::Serve(args) => on_all_cores(commands::serve::run(args, output.of_change())),
+        Command::Break(args) => awaited(commands::breaking::run(args, output.of_change())),
+        Command::Recover(args) => awaited(commands::recover::run(args, url_was_named(matches), output.of_change())),
+        Command::Completions(args) => commands::completions::completions(&args, output),
+        Command::Man(args) => commands::completions::man(&args, output.of_change()),
+        Command::Help { words } => {
+            output.line(help::topic(&words)?.trim_end())?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Whether the coordinator was named on the command line, and not by a default.
+fn url_was_typed(matches: &ArgMatches) -> bool {
+    source_of_url(matches) == Some(ValueSource::CommandLine)
+}
+
+/// Whether anybody has named the coordinator, on the command line or in the environment.
+fn url_was_named(matches: &ArgMatches) -> bool {
+    matches!(source_of_url(matches), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+}
+
+fn source_of_url(matches: &ArgMatches) -> Option<ValueSource> {
+    matches.subcommand().and_then(|(_, command)| command.value_source("url"))
+}
+
+fn awaited(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    in_runtime(tokio::runtime::Builder::new_current_thread(), work)
+}
+
+/// On all cores but one, which the coordinator's writer has for itself: a thread more than cores only takes turns with it.
+fn on_all_cores(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(cores.saturating_sub(1).max(1));
+    in_runtime(builder, work)
+}
+
+fn in_runtime(
+    mut builder: tokio::runtime::Builder,
+    work: impl Future<Output = Result<Exit, Failure>>,
+) -> Result<Exit, Failure> {
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Failure::new(Exit::Unreachable, format!("the system gives no threads: {error}"))
+            .then("run the same command again")
+    })?;
+    runtime.block_on(work)
+}

@@ -1,0 +1,54 @@
+//! A server without a socket, for the fuzzer: the same paths and the same way of speaking.
+
+use axum::{
+    body::Body,
+    http::{Request, Response},
+};
+use fencepost_coordinator::{CallError, Refused};
+use hyper::service::Service as _;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{
+    Inspect, Metrics, Options,
+    server::{Connection, Inside},
+};
+
+/// A server that is called directly. It publishes no events.
+pub struct Door {
+    inside: Inside,
+    metrics: Metrics,
+    options: Options,
+}
+
+impl Door {
+    /// In front of this coordinator.
+    ///
+    /// # Errors
+    /// When the coordinator does not say who it is.
+    pub async fn open<C: Inspect>(coordinator: C, options: Options) -> Result<Self, CallError<Refused>> {
+        let metrics = Metrics::new();
+        Ok(Self { inside: Inside::of(coordinator, &metrics, options).await?, metrics, options })
+    }
+
+    /// What the request is answered, by whichever path it names.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let Ok(answer) = TowerToHyperService::new(self.inside.router.clone()).call(request).await;
+        answer
+    }
+
+    /// Answers what comes from the other end of a connection, until that has ended.
+    pub fn converse<Io: AsyncRead + AsyncWrite + Unpin + 'static>(
+        &self,
+        io: Io,
+        on_loopback: bool,
+    ) -> impl Future<Output = ()> + use<Io> {
+        let connection = Connection {
+            router: self.inside.router.clone(),
+            options: self.options,
+            metrics: self.metrics.clone(),
+            stopping: self.inside.stopping.clone(),
+        };
+        connection.converse(TokioIo::new(io), on_loopback)
+    }
+}
