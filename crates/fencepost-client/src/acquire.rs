@@ -57,11 +57,9 @@ pub(crate) struct Order {
 
 impl<P: Permitted> Acquire<P> {
     pub(crate) fn new(handle: Arc<Handle>, domain: Domain) -> Self {
-        let mut request = [0; 16];
-        getrandom::fill(&mut request).expect("the operating system's random source works");
         let order = Order {
             domain,
-            request: RequestId::from_bytes(request),
+            request: handle.shared.chance.request(),
             contract: P::CONTRACT,
             terms: Terms::default(),
             metadata: Metadata::default(),

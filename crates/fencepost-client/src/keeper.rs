@@ -17,6 +17,7 @@ use tokio::{
 use crate::{
     Clock, CloseError, OpenError, ReleaseError,
     acquire::Order,
+    chance::Chance,
     pending::{self, Reply},
     session::Handle,
     shared::{HoldId, Shared},
@@ -46,6 +47,7 @@ pub(crate) async fn open_and_keep<C: Coordinator>(
     holder: Holder,
     ttl: Ttl,
     clock: Arc<dyn Clock>,
+    chance: Chance,
     reply: oneshot::Sender<Result<Arc<Handle>, OpenError>>,
 ) {
     let sent = clock.now();
@@ -61,8 +63,8 @@ pub(crate) async fn open_and_keep<C: Coordinator>(
         }
     };
     let confirmed = Confirmed { sent, elapsed, remaining_ms: session.remaining_ms };
-    let holdings = Holdings::open(ttl, confirmed, pending::jitter());
-    let shared = Arc::new(Shared::new(session.session, clock, holdings));
+    let holdings = Holdings::open(ttl, confirmed, chance.jitter());
+    let shared = Arc::new(Shared::new(session.session, clock, chance, holdings));
     let (sender, commands) = mpsc::unbounded_channel();
     let handle = Handle { shared: shared.clone(), commands: sender, holder, ttl };
     // Where the caller has left, the handle is dropped here, the channel is closed, and the session is ended.
@@ -168,7 +170,7 @@ impl<C: Coordinator> Keeper<C> {
     }
 
     fn answered(&mut self, beat: Result<(Attempt, HeartbeatAnswer), tokio::task::JoinError>) {
-        let jitter = pending::jitter();
+        let jitter = self.shared.chance.jitter();
         let Ok((attempt, answer)) = beat else {
             // The driver panicked. That is no answer, and the next attempt may fare better.
             return self.shared.with(|holdings, now| holdings.unanswered(now, jitter));

@@ -27,6 +27,7 @@
 //! ```
 
 mod acquire;
+mod chance;
 mod clock;
 mod error;
 #[cfg(feature = "http")]

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use fencepost_coordinator::{AcquireRequest, Answered, CallError, Coordinator, Granted, SessionKey};
 use fencepost_core::{
     Permission, RequestId, Ttl, Wait,
-    holder::Jitter,
     lease::{AcquireRefusal, Released, SessionRefusal},
 };
 use tokio::{
@@ -30,12 +29,6 @@ pub(crate) fn attempt_limit(ttl: Ttl) -> Duration {
 /// How long ends are repeated; afterwards the lease has ended by itself, or nearly so.
 pub(crate) fn end_patience(ttl: Ttl) -> Duration {
     ttl.get().min(RELEASE_PATIENCE_MOST)
-}
-
-pub(crate) fn jitter() -> Jitter {
-    // Jitter only spreads load; without a random source there is none.
-    let mut bytes = [0; 2];
-    getrandom::fill(&mut bytes).map_or(Jitter::NONE, |()| Jitter::new(u16::from_ne_bytes(bytes)))
 }
 
 struct Backoff(Duration);

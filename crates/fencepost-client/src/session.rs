@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Acquire, Advisory, BootClock, Clock, CloseError, OpenError,
+    chance::Chance,
     keeper::{self, Command},
     shared::Shared,
 };
@@ -62,7 +63,8 @@ impl Session {
         clock: impl Clock,
     ) -> Result<Self, OpenError> {
         let (reply, opened) = oneshot::channel();
-        let keeping = keeper::open_and_keep(Arc::new(coordinator), holder, ttl, Arc::new(clock), reply);
+        let (coordinator, clock) = (Arc::new(coordinator), Arc::new(clock));
+        let keeping = keeper::open_and_keep(coordinator, holder, ttl, clock, Chance::System, reply);
         if sabotage::active("heartbeat_on_worker_runtime") {
             drop(tokio::runtime::Handle::current().spawn(keeping));
         } else {
@@ -73,6 +75,30 @@ impl Session {
                 .spawn(move || runtime.block_on(keeping))
                 .map_err(OpenError::Thread)?;
         }
+        Self::once(opened).await
+    }
+
+    /// Opens a session that is kept alive on the caller's own runtime, by the caller's clock and chance; for simulations,
+    /// whose time is virtual and whose every run follows from a seed. What a thread of its own protects from does not
+    /// happen there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[cfg(feature = "simulation")]
+    pub async fn open_in_simulation(
+        coordinator: impl Coordinator,
+        holder: Holder,
+        ttl: Ttl,
+        clock: impl Clock,
+        chance: impl Fn(&mut [u8]) + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let (reply, opened) = oneshot::channel();
+        let (coordinator, clock, chance) = (Arc::new(coordinator), Arc::new(clock), Chance::Given(Box::new(chance)));
+        drop(tokio::spawn(keeper::open_and_keep(coordinator, holder, ttl, clock, chance, reply)));
+        Self::once(opened).await
+    }
+
+    async fn once(opened: oneshot::Receiver<Result<Arc<Handle>, OpenError>>) -> Result<Self, OpenError> {
         let handle = opened.await.unwrap_or_else(|_| {
             Err(OpenError::Thread(std::io::Error::other("it stopped while the session was being opened")))
         })?;

@@ -13,13 +13,14 @@ use fencepost_core::{
 };
 use tokio::sync::{Notify, watch};
 
-use crate::Clock;
+use crate::{Clock, chance::Chance};
 
 type Callback = Box<dyn FnOnce(Loss) + Send>;
 
 pub(crate) struct Shared {
     pub(crate) session: SessionId,
     clock: Arc<dyn Clock>,
+    pub(crate) chance: Chance,
     holdings: Mutex<Holdings>,
     watchers: Mutex<HashMap<RequestId, Watcher>>,
     /// When a lease was last left to expire.
@@ -47,10 +48,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(session: SessionId, clock: Arc<dyn Clock>, holdings: Holdings) -> Self {
+    pub(crate) fn new(session: SessionId, clock: Arc<dyn Clock>, chance: Chance, holdings: Holdings) -> Self {
         Self {
             session,
             clock,
+            chance,
             holdings: Mutex::new(holdings),
             watchers: Mutex::new(HashMap::new()),
             left: Mutex::new(None),

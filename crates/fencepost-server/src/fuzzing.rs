@@ -1,4 +1,4 @@
-//! A server without a socket, for the fuzzer: the same paths and the same way of speaking.
+//! A server without a socket, for the fuzzer and the simulation: the same paths and the same way of speaking.
 
 use axum::{
     body::Body,

@@ -13,6 +13,8 @@ mod events;
 mod exchange;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod url;
 
 pub use events::{CoordinatorEvent, EventStream};
@@ -28,7 +30,12 @@ use hyper_util::{
 };
 use tokio::{runtime, sync::oneshot};
 
+#[cfg(feature = "simulation")]
+use simulated::{Connector, over_tcp};
 use url::Base;
+
+#[cfg(not(feature = "simulation"))]
+type Connector = HttpConnector;
 
 /// A coordinator behind HTTP. Cheap to clone; the clones share connections and the thread, which ends with the last.
 ///
@@ -53,10 +60,10 @@ pub struct HttpCoordinator {
 struct Shared {
     base: Base,
     options: HttpOptions,
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
     io: runtime::Handle,
-    /// Dropped with the last clone, which ends the thread.
-    _open: oneshot::Sender<()>,
+    /// Dropped with the last clone, which ends the thread, where there is one.
+    _open: Option<oneshot::Sender<()>>,
 }
 
 /// Time limits of an [`HttpCoordinator`].
@@ -123,12 +130,15 @@ impl HttpCoordinator {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(options.connect_timeout));
         connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
-        Ok(Self {
-            shared: Arc::new(Shared { base, options, client, io, _open: open }),
+        Ok(Self::on(Shared { base, options, client: client(over_tcp(connector)), io, _open: Some(open) }))
+    }
+
+    fn on(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
             #[cfg(feature = "fuzzing")]
             answer: None,
-        })
+        }
     }
 
     /// The address.
@@ -136,6 +146,15 @@ impl HttpCoordinator {
     pub fn url(&self) -> &str {
         self.shared.base.as_str()
     }
+}
+
+#[cfg(not(feature = "simulation"))]
+fn over_tcp(tcp: HttpConnector) -> Connector {
+    tcp
+}
+
+fn client(connector: Connector) -> Client<Connector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector)
 }
 
 impl fmt::Debug for HttpCoordinator {
