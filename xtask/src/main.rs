@@ -104,7 +104,18 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool) -> anyhow::Result<()> {
     let mut run = command::cargo(root);
-    run.args(["run", "--release", "--quiet", "--package", "fencepost-testkit", "--example", "simulate", "--"]);
+    run.args([
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "fencepost-testkit",
+        "--example",
+        "simulate",
+        "--features",
+        "simulation",
+        "--",
+    ]);
     run.args(["--seconds", &seconds.to_string()]);
     if let Some(seed) = seed {
         run.args(["--seed", &seed.to_string()]);

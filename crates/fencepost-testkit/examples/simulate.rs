@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         let seed = first.wrapping_add(seeds);
         let run = simulate(seed, &settings);
         if run.is_broken(&settings) {
-            let failure = find([seed], &settings).expect("one seed has one run");
+            let failure = find([seed], &settings).expect("one seed has one run").shrink();
             eprintln!("A promise was broken.\n{failure}\nAgain: cargo xtask simulate --seed {seed}");
             return ExitCode::FAILURE;
         }

@@ -19,6 +19,8 @@ pub mod prove;
 #[cfg(feature = "tools")]
 pub mod proxy;
 #[cfg(feature = "tools")]
+mod random;
+#[cfg(feature = "simulation")]
 pub mod simulation;
 #[cfg(feature = "tools")]
 pub mod torture;

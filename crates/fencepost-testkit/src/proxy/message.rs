@@ -90,8 +90,9 @@ impl Buffer {
                 .ok()
                 .and_then(|line| usize::from_str_radix(line.trim_end().split(';').next()?, 16).ok());
             let size = size.ok_or(ErrorKind::InvalidData)?;
+            let with_its_end = size.checked_add(2).ok_or(ErrorKind::InvalidData)?;
             to.write_all(&line).await?;
-            to.write_all(&self.exactly(from, size + 2).await?).await?;
+            to.write_all(&self.exactly(from, with_its_end).await?).await?;
             if size == 0 {
                 return Ok(());
             }

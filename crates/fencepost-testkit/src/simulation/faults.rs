@@ -1,18 +1,21 @@
 //! What goes wrong, and when.
 
+use std::sync::Arc;
+
 use fencepost_core::{
-    Reason,
-    lease::{Answer, Command, Filter, Query},
+    Reason, Sequence,
+    lease::{Answer, Command, Filter, LiveSnapshot, Query},
 };
 
 use super::{
+    happening::{Happening, Who},
     network::Link,
+    process::LocalClock,
     settings::Fault,
-    wishes::{Address, Happening, ToCoordinator},
     worker::Worker,
     world::World,
 };
-use crate::history::Doing;
+use crate::history::{Answer as Got, Doing};
 
 impl World {
     /// One fault of a kind that is allowed, and a date for the next.
@@ -20,7 +23,8 @@ impl World {
         let kinds: Vec<Fault> = self.settings.faults.iter().copied().collect();
         let kind = kinds[self.random.between(0, kinds.len() as u64 - 1) as usize];
         self.fault(kind);
-        let next_us = self.random.between(50_000, 800_000);
+        let ttl_us = self.settings.ttl_ms * 1_000;
+        let next_us = self.random.between(ttl_us / 20, ttl_us * 4 / 5);
         self.after(next_us, Happening::Fault);
     }
 
@@ -29,84 +33,149 @@ impl World {
         let long_us = self.random.between(10_000, 3 * self.settings.ttl_ms * 1_000);
         let name = self.workers[worker].name.clone();
         match kind {
-            // These three are the network's own.
-            Fault::Delay | Fault::Drop | Fault::Repeat => {}
+            // These are the network's own and the clocks'.
+            Fault::Delay | Fault::Drop | Fault::Repeat | Fault::Drift | Fault::WallStep => {}
             Fault::Partition => {
                 let to_resource = self.random.chance(50);
                 let link = if to_resource { Link::Resource(worker) } else { Link::Coordinator(worker) };
-                self.record.note(self.now_us, format!("{name} is cut off ({link:?}) for {} ms", long_us / 1_000));
-                self.network.cut(link, self.now_us + long_us);
+                self.common.note(format!("{name} is cut off ({link:?}) for {} ms", long_us / 1_000));
+                self.network.cut(link, self.now_us() + long_us);
             }
-            Fault::Pause => {
-                self.record.note(self.now_us, format!("{name} stands still for {} ms", long_us / 1_000));
-                self.workers[worker].paused_until_us = self.now_us + long_us;
-            }
+            Fault::Pause => self.stand_still(worker, long_us, false),
+            Fault::Suspend => self.stand_still(worker, long_us, true),
             Fault::WorkerCrash => self.replace_worker(worker),
             Fault::CoordinatorCrash | Fault::Reboot => {
                 self.rebooting = kind == Fault::Reboot;
                 self.crash_in_next_commit = true;
             }
             Fault::Stall => {
-                self.record.note(self.now_us, format!("the coordinator stands still for {} ms", long_us / 1_000));
-                self.stalled_until_us = self.now_us + long_us;
+                self.common.note(format!("the coordinator stands still for {} ms", long_us / 1_000));
+                self.stalled_until_us = self.now_us() + long_us;
+                self.after(long_us, Happening::GoOn { who: Who::Coordinator, suspended_us: 0 });
             }
             Fault::Break => self.break_one(),
             Fault::Collect => {
                 let query = Query::Snapshot { prefix: String::new() };
-                if let Some(Answer::Snapshot(snapshot)) = self.coordinator.read(self.now_us, query) {
+                let read = self.machine().read(self.clock.local_us(self.now_us()), query);
+                if let Some(Answer::Snapshot(snapshot)) = read {
                     self.after(long_us, Happening::Collect(Box::new(snapshot)));
                 }
-                let nth = self.random.between(0, 9) as usize;
-                self.coordinator.disconnect(self.now_us, nth);
             }
         }
     }
 
-    fn replace_worker(&mut self, worker: usize) {
-        self.give_up_belief(worker);
-        let life = self.workers[worker].life + 1;
-        self.workers[worker] = Worker::new(worker, life, &mut self.random);
-        let name = self.workers[worker].name.clone();
-        self.record.note(self.now_us, format!("{name} takes the place of one that is gone"));
-        self.wake(worker, 50_000);
+    /// A worker's process stands still, or its whole machine.
+    pub(super) fn stand_still(&mut self, number: usize, for_us: u64, is_suspended: bool) {
+        let now_us = self.now_us();
+        let who = Who::Worker(self.address(number));
+        let worker = &mut self.workers[number];
+        if worker.paused_until_us > now_us {
+            return;
+        }
+        worker.paused_until_us = now_us + for_us;
+        let what = if is_suspended { "is suspended" } else { "stands still" };
+        self.common.note(format!("{} {what} for {} ms", worker.name, for_us / 1_000));
+        let suspended_us = if is_suspended { for_us } else { 0 };
+        self.after(for_us, Happening::GoOn { who, suspended_us });
+    }
+
+    pub(super) fn go_on(&mut self, who: Who, suspended_us: u64) {
+        match who {
+            Who::Worker(address) if self.lives(address) => {
+                self.workers[address.worker].process.resume(suspended_us);
+                self.run(who);
+            }
+            Who::Worker(_) => {}
+            Who::Coordinator => self.run(who),
+        }
+    }
+
+    fn replace_worker(&mut self, number: usize) {
+        let now_us = self.now_us();
+        for lease in self.workers[number].holds() {
+            // Its belief is gone with it.
+            let name = &self.workers[number].name;
+            let mut record = self.common.record();
+            let (_, line) = record.call(now_us, name, Doing::Release, lease.domain().as_str());
+            line.lease = Some(lease.id().to_string());
+        }
+        let life = self.workers[number].life + 1;
+        let next = Worker::new(number, life, &self.settings, &self.common, &mut self.random);
+        let gone = std::mem::replace(&mut self.workers[number], next);
+        let (outbox, name) = (gone.outbox.clone(), gone.name.clone());
+        drop(gone.held);
+        gone.process.kill();
+        for (connection, from) in outbox.closed() {
+            self.close(connection, from);
+        }
+        self.common.note(format!("{name} is gone, and another takes its place"));
+        self.begin(number);
     }
 
     pub(super) fn crash_coordinator(&mut self) {
-        if self.coordinator.leases.is_none() {
-            return;
-        }
+        let Some(server) = self.server.take() else { return };
         let synced = self.random.chance(50);
-        self.coordinator.crash(synced);
-        self.record.note(
-            self.now_us,
-            format!("the coordinator is gone; its last sync {}", if synced { "held" } else { "did not" }),
-        );
-        let most_us = if self.random.chance(50) { 100_000 } else { 1_500_000 };
+        self.machine().crash(synced);
+        let outbox = server.outbox.clone();
+        server.process.kill();
+        // A machine that reboots says nothing to anybody.
+        let closed = if self.rebooting { Vec::new() } else { outbox.closed() };
+        for (connection, from) in closed {
+            self.close(connection, from);
+        }
+        self.common.note(format!("the coordinator is gone; its last sync {}", if synced { "held" } else { "did not" }));
+        let most_us = if self.random.chance(50) { 100_000 } else { self.settings.ttl_ms * 1_500 };
         let down_us = self.random.between(1_000, most_us);
         self.after(down_us, Happening::Start);
     }
 
     pub(super) fn start_coordinator(&mut self) {
-        if self.coordinator.leases.is_some() {
+        if !self.machine().is_down() {
             return;
         }
-        self.coordinator.start(self.now_us, self.rebooting);
-        let boot = if self.rebooting { " under another boot" } else { "" };
-        self.record
-            .note(self.now_us, format!("the coordinator starts for the {}th time{boot}", self.coordinator.start));
-        self.forget_tick();
-        self.decide();
+        let (rebooted, now_us) = (std::mem::take(&mut self.rebooting), self.now_us());
+        if rebooted {
+            let rate = self.settings.coordinators_rate(&mut self.random);
+            self.clock = Arc::new(LocalClock::new(now_us, self.random.between(0, 1_000_000), rate));
+        }
+        let wall = if self.settings.has(Fault::WallStep) { self.random.between(1, 1_000_000_000) } else { 1 };
+        let least = Sequence::new(wall).unwrap_or(Sequence::FIRST);
+        let local_us = self.clock.local_us(now_us);
+        self.machine().start(local_us, rebooted, least);
+        let boot = if rebooted { " under another boot" } else { "" };
+        let start = self.machine().start;
+        self.common.note(format!("the coordinator starts for the {start}th time{boot}, its wall clock at {wall}"));
+        self.serve();
     }
 
     fn break_one(&mut self) {
         let query = Query::List { filter: Filter::Prefix(String::new()), after: None, limit: 10 };
-        let Some(Answer::Page(page)) = self.coordinator.read(self.now_us, query) else { return };
+        let local_us = self.clock.local_us(self.now_us());
+        let read = self.machine().read(local_us, query);
+        let Some(Answer::Page(page)) = read else { return };
         let Some(row) = page.rows.first() else { return };
-        let (_, line) = self.record.call(self.now_us, "operator", Doing::Release, row.domain.as_str());
-        line.lease = Some(row.lease.to_string());
-        self.record.note(self.now_us, format!("an operator breaks the lease on {}", row.domain));
+        {
+            let mut record = self.common.record();
+            let (_, line) = record.call(self.common.now_us(), "operator", Doing::Release, row.domain.as_str());
+            line.lease = Some(row.lease.to_string());
+        }
+        self.common.note(format!("an operator breaks the lease on {}", row.domain));
         let command = Command::Break { lease: row.lease, reason: Reason::new("simulated").expect("a reason") };
-        self.coordinator.receive(self.now_us, ToCoordinator { from: Address::OPERATOR, attempt: 0, command });
-        self.decide();
+        // The operator waits for no answer.
+        drop(self.machine().receive(local_us, command));
+        self.run(Who::Coordinator);
+    }
+
+    /// A collection arrives at the resource.
+    pub(super) fn collect(&mut self, snapshot: &LiveSnapshot) {
+        self.common.note(format!("the resource is collected up to {:?}", snapshot.next_token));
+        self.resource.collect(snapshot);
+        let (now_us, mut record) = (self.common.now_us(), self.common.record());
+        // Live leases got their fence by the ordinary decision: to the history, advances by the collector.
+        for lease in snapshot.leases.iter().filter(|lease| self.resource.fence(&lease.domain) == Some(lease.token)) {
+            let (call, line) = record.call(now_us, "the collector", Doing::Advance, lease.domain.as_str());
+            line.token = Some(lease.token.to_decimal());
+            record.answer(now_us, call, Got::Applied);
+        }
     }
 }

@@ -1,26 +1,46 @@
-//! Deterministic simulation: the real machines on a virtual clock, network and disk, from a seed.
+//! Deterministic simulation: the real client, the real server and the real machines on virtual time, network and disk,
+//! from a seed.
 //!
-//! [`simulate`] runs the real lease machine behind a disk that loses what was not synced, the real holder machine in
-//! workers that pause, crash and retry, and the reference receiver, with messages that are delayed, dropped and
-//! repeated. Everything that happens follows from the seed, so one seed has one [trace](Run::trace). What was called and
-//! answered goes to a [history](crate::history), which is checked; besides, no update may be lost where workers read
-//! under a raised fence.
+//! Every process has a runtime of its own, whose time is virtual, on a machine with a clock of its own (`process`). A
+//! worker is such a process with the client as it ships: session, keeper, retries, releases, HTTP driver (`worker`,
+//! `hand`). The coordinator is another, with the server as it ships: connections, paths, wire (`server`). Between them
+//! are connections of bytes that come late, break, are cut off and have their requests repeated (`wires`). Behind the
+//! server the real lease machine decides, on a disk that loses what was not synced (`coordinator`); the resource is the
+//! reference receiver (`resource`). One queue holds everything that is going to happen (`world`), and what goes wrong
+//! follows from the seed like all else (`faults`), so one seed has one [trace](Run::trace) and one
+//! [digest](Run::digest).
 //!
-//! What is not real here: threads, sockets and files, and with them the code of the client's session thread, of the
-//! HTTP layers and of the SQLite store. They are tested with the real thing elsewhere.
+//! A process that stands still is one that is not run: all of it stops between two awaits and goes on exactly there. A
+//! process that dies is dropped. A suspended machine's clock counts the time, its timers do not. Clocks begin anywhere
+//! and run at rates of their own.
+//!
+//! What was called and answered goes to a [history](crate::history), which is checked; besides, no update may be lost
+//! where workers read under a raised fence, and an acquire is one request, however often it is repeated.
+//!
+//! What is not real here: the driver around the lease machine (batch, sync, answer; the embedded coordinator's is a
+//! thread, with SQLite under it), the resource's database, TCP below the bytes, the thread that keeps a session alive
+//! beside a blocked runtime, and the server's stream of events. They are tested with the real thing elsewhere. Timers
+//! are looked at every fiftieth of a TTL, which is how late a busy machine would be.
 //!
 //! [`find`] looks through seeds for a failing one and shrinks it: fewer kinds of faults, a shorter run.
 
+mod calls;
 mod coordinator;
+mod digest;
 mod faults;
-mod life;
+mod hand;
+mod happening;
+mod mistaken;
 mod network;
-pub(crate) mod random;
+mod outbox;
+mod pipe;
+mod process;
 mod record;
 mod resource;
+mod server;
 mod settings;
 mod shrink;
-mod wishes;
+mod wires;
 mod worker;
 mod world;
 
@@ -34,12 +54,16 @@ use crate::history::Violation;
 pub struct Run {
     /// What happened, a line each, with virtual time.
     pub trace: Vec<String>,
+    /// Everything that happened, as one number.
+    pub digest: u64,
     /// How many calls workers made.
     pub calls: usize,
     /// How many writes were applied.
     pub applied: usize,
     /// How many writes were refused as stale.
     pub stale: usize,
+    /// How many leases ended because nobody renewed them.
+    pub expired: usize,
     /// How many updates were lost: writes that were based on a value that another write had replaced.
     pub lost_updates: usize,
     /// What must not have happened.
@@ -47,17 +71,20 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether a promise was broken. Lost updates break one only where workers read under a raised fence.
+    /// Whether a promise was broken. Lost updates break one only where workers read under a raised fence, and leases
+    /// that end by themselves only where nothing goes wrong: there whatever is not wanted any more is given back.
     #[must_use]
     pub fn is_broken(&self, settings: &Settings) -> bool {
-        !self.violations.is_empty() || settings.fence_on_acquire && self.lost_updates > 0
+        !self.violations.is_empty()
+            || settings.fence_on_acquire && self.lost_updates > 0
+            || settings.faults.is_empty() && self.expired > 0
     }
 }
 
 /// Runs a seed.
 #[must_use]
 pub fn simulate(seed: u64, settings: &Settings) -> Run {
-    world::World::new(seed, settings.clone()).run()
+    world::World::new(seed, settings.clone()).run_to_the_end()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! When a message arrives, if it does, and how often.
+//! When something that is sent arrives, if it does, and how often.
 
-use super::{
-    random::Random,
-    settings::{Fault, Settings},
-};
+use std::collections::BTreeMap;
 
-/// Which two parts a message passes between.
+use super::settings::{Fault, Settings};
+use crate::random::Random;
+
+/// Which two parts something passes between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Link {
     Coordinator(usize),
@@ -15,7 +15,7 @@ pub(super) enum Link {
 #[derive(Default)]
 pub(super) struct Network {
     /// Until when a link carries nothing, in microseconds.
-    cut: std::collections::BTreeMap<Link, u64>,
+    cut: BTreeMap<Link, u64>,
 }
 
 impl Network {
@@ -25,17 +25,21 @@ impl Network {
 
     /// The moments at which a message sent now arrives: none, one or two.
     pub(super) fn arrivals(&self, now_us: u64, link: Link, random: &mut Random, settings: &Settings) -> Vec<u64> {
-        let has = |fault| settings.faults.contains(&fault);
-        if self.cut.get(&link).is_some_and(|until| now_us < *until) || has(Fault::Drop) && random.chance(3) {
+        if self.cut.get(&link).is_some_and(|until| now_us < *until) || settings.has(Fault::Drop) && random.chance(3) {
             return Vec::new();
         }
-        let copies = if has(Fault::Repeat) && random.chance(4) { 2 } else { 1 };
-        let mut arrivals = Vec::with_capacity(copies);
-        for _ in 0..copies {
-            let slow = has(Fault::Delay) && random.chance(4);
-            let most_us = if slow { 3 * settings.ttl_ms * 1_000 } else { 20_000 };
-            arrivals.push(now_us + random.between(200, most_us));
-        }
-        arrivals
+        let copies = if settings.has(Fault::Repeat) && random.chance(4) { 2 } else { 1 };
+        (0..copies).map(|_| now_us + delay_us(random, settings)).collect()
     }
+
+    /// When the next bytes on a connection arrive. What a cut link does not carry is sent again once it does.
+    pub(super) fn carried(&self, now_us: u64, link: Link, random: &mut Random, settings: &Settings) -> u64 {
+        let sent_us = self.cut.get(&link).map_or(now_us, |until| now_us.max(*until));
+        sent_us + delay_us(random, settings)
+    }
+}
+
+fn delay_us(random: &mut Random, settings: &Settings) -> u64 {
+    let slow = settings.has(Fault::Delay) && random.chance(4);
+    random.between(200, if slow { 3 * settings.ttl_ms * 1_000 } else { 20_000 })
 }

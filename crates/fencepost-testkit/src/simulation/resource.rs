@@ -9,8 +9,8 @@ use fencepost_core::{
 };
 
 use super::{
+    outbox::{ToResource, Wish},
     settings::Mistake,
-    wishes::{ToResource, Wish},
 };
 
 pub(super) struct Resource {

@@ -1,5 +1,8 @@
 use std::collections::BTreeSet;
 
+use super::process::RIGHT;
+use crate::random::Random;
+
 /// What a simulation is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -22,10 +25,10 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            length_ms: 60_000,
+            length_ms: 180_000,
             workers: 4,
             domains: 2,
-            ttl_ms: 1_000,
+            ttl_ms: 3_000,
             fence_on_acquire: true,
             faults: Fault::ALL.into(),
             mistake: None,
@@ -33,27 +36,53 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// At which rate the clock of a worker's machine runs.
+    pub(super) fn rate(&self, random: &mut Random) -> u64 {
+        match self.mistake {
+            Some(Mistake::SlowClocks) => RIGHT * 7 / 10,
+            _ => self.coordinators_rate(random),
+        }
+    }
+
+    /// At which rate the clock of the coordinator's machine runs. The margin is a tenth: the slowest and the fastest
+    /// clock differ by less.
+    pub(super) fn coordinators_rate(&self, random: &mut Random) -> u64 {
+        if self.has(Fault::Drift) { random.between(RIGHT * 96 / 100, RIGHT * 104 / 100) } else { RIGHT }
+    }
+}
+
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Messages take up to three TTLs.
+    /// Messages take up to three TTLs, and on a connection whatever comes after them.
     Delay,
-    /// Messages are lost.
+    /// Requests to the resource and their answers are lost; connections to the coordinator break, with what was on them.
     Drop,
-    /// Messages arrive twice.
+    /// Requests arrive twice, the copy up to three TTLs later and on a connection of its own.
     Repeat,
     /// A worker and the coordinator, or a worker and the resource, hear nothing of each other for a while.
     Partition,
-    /// A worker stands still for up to three TTLs and goes on where it was.
+    /// A worker's process stands still for up to three TTLs and goes on where it was. Its clocks go on.
     Pause,
+    /// A worker's machine is suspended for up to three TTLs: its clock counts that time, its timers do not.
+    Suspend,
+    /// The clock of every machine runs at a rate of its own, within what the margin pays for.
+    Drift,
     /// A worker is gone, and another takes its place.
     WorkerCrash,
     /// The coordinator is gone; what it had not synced may be lost; another starts on its disk.
     CoordinatorCrash,
     /// It starts under another boot: its clock begins anew.
     Reboot,
-    /// The coordinator stands still.
+    /// The coordinator's process stands still.
     Stall,
+    /// The wall clock, which a start of the coordinator reads, is anywhere.
+    WallStep,
     /// An operator breaks a lease.
     Break,
     /// The resource's fences and operation records are collected.
@@ -62,16 +91,19 @@ pub enum Fault {
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Delay,
         Self::Drop,
         Self::Repeat,
         Self::Partition,
         Self::Pause,
+        Self::Suspend,
+        Self::Drift,
         Self::WorkerCrash,
         Self::CoordinatorCrash,
         Self::Reboot,
         Self::Stall,
+        Self::WallStep,
         Self::Break,
         Self::Collect,
     ];
@@ -82,10 +114,17 @@ impl Fault {
 pub enum Mistake {
     /// The coordinator answers before its records are synced.
     AnswerBeforeSync,
-    /// A holder counts its lease from the arrival of the answer and not from the sending of the call.
+    /// A holder counts its lease from the arrival of the answer and not from the sending of the call: the coordinator
+    /// says that deciding took it longer than anything can.
     CountFromArrival,
     /// The resource compares nothing.
     NoFence,
     /// A worker tries again under a new operation id when an answer was lost.
     FreshOperationOnRetry,
+    /// Nobody is told of grants that nobody claims, so those of abandoned acquires are not given back.
+    UnclaimedUntold,
+    /// A retried acquire has a request id of its own.
+    FreshRequestOnRetry,
+    /// Workers' clocks are slower than the margin pays for.
+    SlowClocks,
 }

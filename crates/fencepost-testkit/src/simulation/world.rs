@@ -1,41 +1,54 @@
-//! The world: one queue of what happens when, and what each happening leads to at the coordinator, on the network and
-//! at the resource. What workers do about it stands in `life`, what goes wrong in `faults`.
+//! The world: one queue of what happens when, and what each happening leads to in the processes, on the network and at
+//! the resource. What goes wrong stands in `faults`, what happens to bytes in `wires`.
 
-use std::{cmp::Ordering, cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+};
 
 use fencepost_core::Issuer;
 
 use super::{
     Run,
-    coordinator::{Coordinator, Decided, Reply},
+    calls::Calls,
+    coordinator::Coordinator,
+    digest::Digest,
+    happening::{Address, Happening, Who},
     network::{Link, Network},
-    random::Random,
-    record::Record,
+    outbox::{Outgoing, Wish},
+    process::LocalClock,
     resource::Resource,
-    settings::{Mistake, Settings},
-    wishes::{Address, Happening, ToCoordinator, ToResource, ToWorker},
-    worker::Worker,
+    server::Server,
+    settings::Settings,
+    wires::{What, Wires},
+    worker::{Common, Worker},
 };
-use crate::history::{self, Answer as Got, Doing};
+use crate::history::{self, Answer as Got, Doing, Violation};
+use crate::random::Random;
 
 pub(super) struct World {
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
     pub(super) random: Random,
-    pub(super) now_us: u64,
+    pub(super) common: Common,
     queue: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
+    pub(super) digest: Digest,
     pub(super) network: Network,
-    pub(super) coordinator: Coordinator,
+    pub(super) wires: Wires,
+    coordinator: Arc<Mutex<Coordinator>>,
+    /// The clock of the coordinator's machine. A boot begins another.
+    pub(super) clock: Arc<LocalClock>,
+    /// `None` while it is down.
+    pub(super) server: Option<Server>,
     pub(super) resource: Resource,
     pub(super) workers: Vec<Worker>,
-    pub(super) record: Record,
+    /// Until when the coordinator's process stands still.
     pub(super) stalled_until_us: u64,
     /// Whether the coordinator that is down comes back under another boot.
     pub(super) rebooting: bool,
     pub(super) crash_in_next_commit: bool,
-    decided_us: u64,
     tick_us: Option<u64>,
-    pub(super) stale: usize,
 }
 
 /// Something in the queue. Its place is given by its moment, and by its sequence where moments are equal.
@@ -65,63 +78,93 @@ impl Ord for Entry {
     }
 }
 
+/// How often the server's process looks at its timers, in microseconds: all of them are long.
+const SERVER_LOOKS_US: u64 = 250_000;
+
 impl World {
     pub(super) fn new(seed: u64, settings: Settings) -> Self {
-        let mut random = Random::new(seed);
+        let (mut random, settings, common) = (Random::new(seed), Arc::new(settings), Common::default());
         let issuer = Issuer::new("simulated").expect("a valid name");
-        let workers = (0..settings.workers).map(|number| Worker::new(number, 0, &mut random)).collect();
+        let numbers = 0..settings.workers;
+        let workers = numbers.map(|number| Worker::new(number, 0, &settings, &common, &mut random)).collect();
         Self {
             resource: Resource::new(issuer.clone(), settings.mistake),
-            coordinator: Coordinator::new(issuer),
+            coordinator: Arc::new(Mutex::new(Coordinator::new(issuer, settings.mistake))),
+            clock: Arc::new(LocalClock::new(0, random.between(0, 1_000_000), settings.coordinators_rate(&mut random))),
             network: Network::default(),
+            wires: Wires::default(),
             queue: BinaryHeap::new(),
             sequence: 0,
-            record: Record::default(),
-            now_us: 0,
+            digest: Digest::default(),
+            server: None,
             stalled_until_us: 0,
             rebooting: false,
             crash_in_next_commit: false,
-            decided_us: 0,
             tick_us: None,
-            stale: 0,
             settings,
             random,
+            common,
             workers,
         }
     }
 
-    pub(super) fn run(mut self) -> Run {
+    pub(super) fn run_to_the_end(mut self) -> Run {
+        self.start_coordinator();
+        self.at(0, Happening::Look { who: Who::Coordinator });
         for worker in 0..self.workers.len() {
-            let delay_us = self.random.between(1_000, 100_000);
-            self.wake(worker, delay_us);
+            self.begin(worker);
         }
         if !self.settings.faults.is_empty() {
-            self.after(500_000, Happening::Fault);
+            self.at(500_000, Happening::Fault);
         }
         let end_us = self.settings.length_ms * 1_000;
         while let Some(Reverse(entry)) = self.queue.pop() {
             if entry.at_us > end_us {
                 break;
             }
-            self.now_us = entry.at_us;
+            self.common.set_now(entry.at_us);
+            self.digest.add(&[entry.at_us, entry.happening.kind()]);
             self.happen(entry.happening);
         }
         self.finish()
     }
 
-    fn finish(self) -> Run {
+    fn finish(mut self) -> Run {
+        let (requests, expired) = {
+            let machine = self.machine();
+            (machine.requests.len(), machine.expired)
+        };
+        for worker in self.workers.drain(..) {
+            worker.process.kill();
+        }
+        let record = std::mem::take(&mut *self.common.record());
         let text: String =
-            self.record.lines.iter().map(|line| serde_json::to_string(line).expect("a line") + "\n").collect();
+            record.lines.iter().map(|line| serde_json::to_string(line).expect("a line") + "\n").collect();
         let history = history::read(text.as_bytes()).expect("a history of our own is well formed");
-        let report = history::check(&history);
+        let mut report = history::check(&history);
+        let acquires = self.common.acquires.load(Relaxed);
+        if requests as u64 > acquires {
+            let what = format!("{acquires} acquires came under {requests} request ids");
+            report.violations.push(Violation { invariant: "R1", what, story: Vec::new() });
+        }
         Run {
-            trace: self.record.trace,
+            trace: record.trace,
+            digest: self.digest.get(),
             calls: report.calls,
             applied: self.resource.applied.len(),
-            stale: self.stale,
+            stale: self.common.stale.load(Relaxed) as usize,
+            expired,
             lost_updates: self.resource.lost_updates(),
             violations: report.violations,
         }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.common.now_us()
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Coordinator> {
+        self.coordinator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn at(&mut self, at_us: u64, happening: Happening) {
@@ -130,111 +173,164 @@ impl World {
     }
 
     pub(super) fn after(&mut self, delay_us: u64, happening: Happening) {
-        self.at(self.now_us + delay_us, happening);
+        self.at(self.now_us() + delay_us, happening);
     }
 
     pub(super) fn address(&self, worker: usize) -> Address {
         Address { worker, life: self.workers[worker].life }
     }
 
-    pub(super) fn wake(&mut self, worker: usize, delay_us: u64) {
-        let (who, serial) = (self.address(worker), self.workers[worker].serial);
-        self.after(delay_us, Happening::Wake { who, serial });
+    /// Whether an address is somebody's who is alive.
+    pub(super) fn lives(&self, address: Address) -> bool {
+        self.workers.get(address.worker).is_some_and(|worker| worker.life == address.life)
     }
 
-    /// Whether an address is somebody's who is alive.
-    fn lives(&self, address: Address) -> bool {
-        self.workers.get(address.worker).is_some_and(|worker| worker.life == address.life)
+    /// A worker's process begins.
+    pub(super) fn begin(&mut self, worker: usize) {
+        let who = Who::Worker(self.address(worker));
+        let delay_us = self.random.between(1_000, 100_000);
+        self.after(delay_us, Happening::Look { who });
     }
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::ToCoordinator(call) => match self.stalled_until_us > self.now_us {
-                true => self.at(self.stalled_until_us, Happening::ToCoordinator(call)),
-                false => {
-                    self.coordinator.receive(self.now_us, *call);
-                    self.decide();
-                }
-            },
-            Happening::Synced { start } if start != self.coordinator.start => {}
-            Happening::Synced { start } => match self.stalled_until_us > self.now_us {
-                true => self.at(self.stalled_until_us, Happening::Synced { start }),
-                false => {
-                    let replies = self.coordinator.synced(self.decided_us);
-                    self.reply(replies);
-                    self.decide();
-                }
-            },
-            Happening::Tick { start } if start != self.coordinator.start => {}
-            Happening::Tick { start } => match self.stalled_until_us > self.now_us {
-                true => self.at(self.stalled_until_us, Happening::Tick { start }),
-                false => {
-                    self.tick_us = None;
-                    self.decide();
-                }
-            },
-            Happening::Crash { start } if start != self.coordinator.start => {}
-            Happening::Crash { .. } => self.crash_coordinator(),
-            Happening::Start => self.start_coordinator(),
-            Happening::ToResource(request) => {
+            Happening::Look { who } => {
+                let every_us = match who {
+                    Who::Worker(address) if !self.lives(address) => return,
+                    Who::Worker(_) => self.settings.ttl_ms * 20,
+                    Who::Coordinator => SERVER_LOOKS_US,
+                };
+                self.run(who);
+                self.after(every_us, Happening::Look { who });
+            }
+            Happening::GoOn { who, suspended_us } => self.go_on(who, suspended_us),
+            Happening::Connect { from, made } => self.accept(from, made),
+            Happening::Connected { to, made, result } => {
+                // Who wanted it may have gone; then dropping it closes it.
+                let _ = made.send(result);
+                self.run(Who::Worker(to));
+            }
+            Happening::Bytes { connection, to, bytes } => self.arrive(connection, to, What::Bytes(bytes)),
+            Happening::End { connection, to, end } => self.arrive(connection, to, What::End(end)),
+            Happening::Copy { link, bytes } => self.copy(link, bytes),
+            Happening::ToResource { from, request, answer } => {
                 let verdict = self.resource.handle(&request);
                 let value = self.resource.value(&request.grant.domain);
-                let answer = ToWorker::Resource { attempt: request.attempt, verdict, value };
-                self.send_to_worker(Link::Resource(request.from.worker), request.from, answer);
-            }
-            Happening::Collect(snapshot) => {
-                self.record.note(self.now_us, format!("the resource is collected up to {:?}", snapshot.next_token));
-                self.resource.collect(&snapshot);
-                // Live leases got their fence by the ordinary decision: to the history, advances by the collector.
-                for lease in
-                    snapshot.leases.iter().filter(|lease| self.resource.fence(&lease.domain) == Some(lease.token))
-                {
-                    let domain = lease.domain.as_str();
-                    let (call, line) = self.record.call(self.now_us, "the collector", Doing::Advance, domain);
-                    line.token = Some(lease.token.to_decimal());
-                    self.record.answer(self.now_us, call, Got::Applied);
+                let (link, now_us) = (Link::Resource(from.worker), self.now_us());
+                let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
+                // A second answer to one request would be for nobody.
+                if let (Some(answer), Some(at_us)) = (answer, arrivals.first()) {
+                    self.at(*at_us, Happening::FromResource { to: from, answered: (verdict, value), answer });
                 }
             }
-            Happening::ToWorker(to, _) | Happening::Wake { who: to, .. } | Happening::Beat { who: to }
-                if !self.lives(to) => {}
-            Happening::ToWorker(to, answer) => match self.paused(to) {
-                Some(until) => self.at(until, Happening::ToWorker(to, answer)),
-                None => self.answered(to.worker, *answer),
+            Happening::FromResource { to, answered, answer } => {
+                let _ = answer.send(answered);
+                self.run(Who::Worker(to));
+            }
+            Happening::Synced { start } | Happening::Tick { start } | Happening::Crash { start }
+                if start != self.machine().start => {}
+            Happening::Synced { start } => match self.stalled_until_us > self.now_us() {
+                true => self.at(self.stalled_until_us, Happening::Synced { start }),
+                false => {
+                    self.machine().synced();
+                    self.run(Who::Coordinator);
+                }
             },
-            Happening::Wake { who, serial } => match self.paused(who) {
-                Some(until) => self.at(until, Happening::Wake { who, serial }),
-                None if serial == self.workers[who.worker].serial => self.woken(who.worker),
-                None => {}
-            },
-            Happening::Beat { who } => match self.paused(who) {
-                Some(until) => self.at(until, Happening::Beat { who }),
-                None => self.beat(who.worker),
-            },
+            Happening::Tick { .. } => {
+                self.tick_us = None;
+                self.run(Who::Coordinator);
+            }
+            Happening::Crash { .. } => self.crash_coordinator(),
+            Happening::Start => self.start_coordinator(),
+            Happening::Collect(snapshot) => self.collect(&snapshot),
             Happening::Fault => self.go_wrong(),
         }
     }
 
-    fn paused(&self, address: Address) -> Option<u64> {
-        Some(self.workers[address.worker].paused_until_us).filter(|until| *until > self.now_us)
+    /// Lets a process do what there is to do, unless it stands still, and takes what it has sent.
+    pub(super) fn run(&mut self, who: Who) {
+        match who {
+            Who::Worker(address) if self.lives(address) => self.run_worker(address.worker),
+            Who::Worker(_) => {}
+            Who::Coordinator => self.run_coordinator(),
+        }
     }
 
-    /// Lets the coordinator decide what waits, and sends it to the disk.
-    pub(super) fn decide(&mut self) {
-        match self.coordinator.decide(self.now_us) {
-            Decided::Nothing => return self.schedule_tick(),
-            Decided::Speak(replies) => {
-                self.reply(replies);
-                return self.schedule_tick();
+    fn run_worker(&mut self, number: usize) {
+        let now_us = self.now_us();
+        let worker = &mut self.workers[number];
+        if worker.paused_until_us > now_us {
+            return;
+        }
+        worker.process.run(now_us);
+        let (news, sent) = (worker.news(), worker.outbox.take());
+        for (lease, until_us) in news {
+            let name = &self.workers[number].name;
+            let mut record = self.common.record();
+            let (call, line) = record.call(now_us, name, Doing::Renew, lease.domain().as_str());
+            line.lease = Some(lease.id().to_string());
+            record.answer(now_us, call, Got::Renewed).until_us = Some(until_us);
+        }
+        self.send(number, sent);
+    }
+
+    /// Takes what a worker has sent.
+    pub(super) fn send(&mut self, number: usize, sent: Vec<Outgoing>) {
+        for outgoing in sent {
+            match outgoing {
+                Outgoing::Connect { made } => self.connect(number, made),
+                Outgoing::Bytes { connection, from, bytes } => self.carry(connection, from, bytes),
+                Outgoing::Closed { connection, from } => self.close(connection, from),
+                Outgoing::Ask { request, line, answer } => {
+                    let (from, link, now_us) = (self.address(number), Link::Resource(number), self.now_us());
+                    let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
+                    if arrivals.len() > 1 && matches!(request.wish, Wish::Write { .. }) {
+                        // To the resource a copy is a call of its own, which nobody hears the answer of.
+                        self.common.record().repeat(line);
+                    }
+                    let mut answer = Some(answer);
+                    for at_us in arrivals {
+                        let (request, answer) = (request.clone(), answer.take());
+                        self.at(at_us, Happening::ToResource { from, request, answer });
+                    }
+                }
+                Outgoing::StandStill { for_us } => self.stand_still(number, for_us, false),
             }
-            Decided::Sync => self.decided_us = self.now_us,
         }
-        if self.settings.mistake == Some(Mistake::AnswerBeforeSync) {
-            let replies = self.coordinator.blurt(self.now_us);
-            self.reply(replies);
+    }
+
+    fn run_coordinator(&mut self) {
+        let now_us = self.now_us();
+        if self.stalled_until_us > now_us {
+            return;
         }
-        let (start, sync_us) = (self.coordinator.start, self.random.between(200, 15_000));
+        loop {
+            let Some(server) = self.server.as_mut() else { return };
+            server.process.run(now_us);
+            for outgoing in server.outbox.take() {
+                match outgoing {
+                    Outgoing::Bytes { connection, from, bytes } => self.carry(connection, from, bytes),
+                    Outgoing::Closed { connection, from } => self.close(connection, from),
+                    Outgoing::Connect { .. } | Outgoing::Ask { .. } | Outgoing::StandStill { .. } => {}
+                }
+            }
+            let local_us = self.clock.local_us(now_us);
+            if !self.machine().is_due(local_us) {
+                break;
+            }
+            if self.machine().decide(local_us) {
+                self.sync();
+            }
+        }
+        self.schedule_tick();
+    }
+
+    /// The coordinator's records are on their way to the disk.
+    fn sync(&mut self) {
+        let start = self.machine().start;
+        let sync_us = self.random.between(200, 15_000);
         self.after(sync_us, Happening::Synced { start });
-        if self.crash_in_next_commit && (self.coordinator.is_syncing_a_grant() || self.random.chance(5)) {
+        if self.crash_in_next_commit && (self.machine().is_syncing_a_grant() || self.random.chance(5)) {
             self.crash_in_next_commit = false;
             let until_us = self.random.between(0, sync_us - 1);
             self.after(until_us, Happening::Crash { start });
@@ -242,48 +338,25 @@ impl World {
     }
 
     fn schedule_tick(&mut self) {
-        let Some(at_us) = self.coordinator.wakeup_us() else { return };
-        let at_us = at_us.max(self.now_us + 1);
+        let Some(local_us) = self.machine().wakeup_us() else { return };
+        let at_us = self.clock.global_us(local_us).max(self.now_us() + 1);
         if self.tick_us.is_none_or(|scheduled| at_us < scheduled) {
             self.tick_us = Some(at_us);
-            let start = self.coordinator.start;
+            let start = self.machine().start;
             self.at(at_us, Happening::Tick { start });
         }
     }
 
-    pub(super) fn forget_tick(&mut self) {
+    /// A new process for the coordinator, on its disk.
+    pub(super) fn serve(&mut self) {
         self.tick_us = None;
-    }
-
-    fn reply(&mut self, replies: Vec<Reply>) {
-        for Reply { to, attempt, answer, elapsed_ms, secret } in replies {
-            if to != Address::OPERATOR {
-                let answer = ToWorker::Coordinator { attempt, answer, elapsed_ms, secret };
-                self.send_to_worker(Link::Coordinator(to.worker), to, answer);
-            }
-        }
-    }
-
-    fn send_to_worker(&mut self, link: Link, to: Address, answer: ToWorker) {
-        for at_us in self.network.arrivals(self.now_us, link, &mut self.random, &self.settings) {
-            self.at(at_us, Happening::ToWorker(to, Box::new(answer.clone())));
-        }
-    }
-
-    pub(super) fn send_to_coordinator(&mut self, call: ToCoordinator) {
-        let link = Link::Coordinator(call.from.worker);
-        for at_us in self.network.arrivals(self.now_us, link, &mut self.random, &self.settings) {
-            self.at(at_us, Happening::ToCoordinator(Box::new(call.clone())));
-        }
-    }
-
-    /// Sends a request, and says how often it will arrive.
-    pub(super) fn send_to_resource(&mut self, request: ToResource) -> usize {
-        let link = Link::Resource(request.from.worker);
-        let arrivals = self.network.arrivals(self.now_us, link, &mut self.random, &self.settings);
-        for at_us in &arrivals {
-            self.at(*at_us, Happening::ToResource(Box::new(request.clone())));
-        }
-        arrivals.len()
+        let calls = Calls {
+            machine: self.coordinator.clone(),
+            clock: self.clock.clone(),
+            events: tokio::sync::broadcast::Sender::new(1),
+            mistake: self.settings.mistake,
+        };
+        self.server = Some(Server::new(calls));
+        self.run(Who::Coordinator);
     }
 }

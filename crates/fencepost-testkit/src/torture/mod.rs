@@ -28,7 +28,7 @@ mod skip;
 mod tally;
 mod verdict;
 
-pub use crate::simulation::random::Random;
+pub use crate::random::Random;
 pub use plan::{Block, Deed, Direction, Disk, Plan, Scene, Step, Target, Weather, Wishes};
 pub use recorder::{Recorder, now_us};
 pub use skip::skip;

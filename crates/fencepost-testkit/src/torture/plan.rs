@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::simulation::random::Random;
+use crate::random::Random;
 
 /// What a plan is drawn for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,12 +31,11 @@ impl Random {
         self.between(1, 100) <= percent
     }
 
-    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
-        let mut bytes = [0; N];
+    /// Fills bytes with numbers.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let next = self.next().to_be_bytes();
             chunk.copy_from_slice(&next[..chunk.len()]);
         }
-        bytes
     }
 }

@@ -1,0 +1,90 @@
+//! What a process wants of the world around it.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use fencepost_core::{
+    Grant,
+    fence::{Operation, RecordedResult, Verdict},
+};
+use tokio::sync::oneshot;
+
+use super::pipe::{Pipe, Side};
+use crate::history::Line;
+
+/// What a process has sent and the world has not taken yet.
+#[derive(Clone, Default)]
+pub(super) struct Outbox(Arc<Mutex<Vec<Outgoing>>>);
+
+impl Outbox {
+    pub(super) fn push(&self, what: Outgoing) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// Which connections the system closes for a process that is gone, in an order that follows from nothing else.
+    /// Whatever else it was about to send stays unsent.
+    pub(super) fn closed(&self) -> Vec<(u64, Side)> {
+        let mut closed: Vec<(u64, Side)> = Vec::new();
+        for outgoing in self.take() {
+            if let Outgoing::Closed { connection, from } = outgoing {
+                closed.push((connection, from));
+            }
+        }
+        closed.sort_unstable();
+        closed
+    }
+
+    pub(super) fn take(&self) -> Vec<Outgoing> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+pub(super) enum Outgoing {
+    /// A connection to the coordinator, please.
+    Connect {
+        made: oneshot::Sender<io::Result<Pipe>>,
+    },
+    Bytes {
+        connection: u64,
+        from: Side,
+        bytes: Vec<u8>,
+    },
+    Closed {
+        connection: u64,
+        from: Side,
+    },
+    /// A request to the resource, with its line in the history, for the copies that the network may make.
+    Ask {
+        request: Arc<ToResource>,
+        line: Line,
+        answer: oneshot::Sender<Answered>,
+    },
+    /// The process is to stand still from now on: the gap between reading and writing is where that does most harm.
+    StandStill {
+        for_us: u64,
+    },
+}
+
+/// What the resource says: its verdict, and the value.
+pub(super) type Answered = (Verdict<RecordedResult>, String);
+
+pub(super) struct ToResource {
+    pub(super) grant: Grant,
+    pub(super) wish: Wish,
+}
+
+/// What a worker wants of the resource.
+pub(super) enum Wish {
+    Advance,
+    /// A read; fenced where workers raise the fence before they read.
+    Read {
+        fenced: bool,
+    },
+    Write {
+        operation: Operation,
+        value: String,
+        based_on: String,
+    },
+}
