@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Format, lints, tests, doc tests, docs, tidy and licences: what must be green before a change lands
+    /// Format, lints, tests, doc tests, fuzzing, docs, tidy and licences: what must be green before a change lands
     Ci,
     /// Measure, as ratios inside one run; `cargo xtask bench -- --help` names what there is to measure
     Bench {

@@ -7,7 +7,7 @@ use fencepost_client::{HttpCoordinator, HttpError};
 use fencepost_coordinator::CallError;
 use fencepost_core::{
     Domain, LeaseId,
-    lease::{AcquireRefusal, BreakRefusal, HeartbeatRefusal, ReleaseRefusal, SessionRefusal},
+    lease::{AcquireRefusal, BreakRefusal, HeartbeatRefusal, LimitReached, ReleaseRefusal, SessionRefusal},
 };
 use fencepost_wire::{ErrorCode, Problem, Refusal};
 use tokio::time::{Instant, sleep};
@@ -21,7 +21,7 @@ use crate::{
 
 /// Where `fencepost serve` listens unless it is told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7421";
-const URL_VARIABLE: &str = "FENCEPOST_URL";
+pub(crate) const URL_VARIABLE: &str = "FENCEPOST_URL";
 
 /// The option that names the coordinator.
 #[derive(Args, Clone, Debug)]
@@ -97,6 +97,12 @@ impl Meaning for fencepost_coordinator::Refused {
     }
 }
 
+impl Meaning for LimitReached {
+    fn meaning(&self) -> (Exit, Vec<String>) {
+        (Exit::Unreachable, vec!["fencepost ls".to_owned()])
+    }
+}
+
 impl Meaning for SessionRefusal {
     fn meaning(&self) -> (Exit, Vec<String>) {
         let anew = || vec!["acquire anew: fencepost acquire DOMAIN".to_owned()];
@@ -129,7 +135,7 @@ impl Meaning for AcquireRefusal {
                 (Exit::Bug, vec!["fencepost release".to_owned()])
             }
             Self::Superseded => (Exit::Unknown, again()),
-            Self::LimitReached { .. } => (Exit::Unreachable, vec!["fencepost ls".to_owned()]),
+            Self::LimitReached(reached) => reached.meaning(),
             Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
         }
     }

@@ -17,6 +17,7 @@ mod help;
 mod lines;
 mod names;
 mod output;
+mod report;
 mod resource;
 mod run;
 mod session_file;

@@ -3,13 +3,13 @@
 use std::env;
 
 use fencepost_core::{
-    Grant, Token,
+    Grant, OperationId, Token,
     fence::{RejectedBy, Rejection, Verdict},
 };
 use fencepost_wire::GrantJson;
 use serde_json::{Value, json};
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource};
+use crate::{exit::Exit, failure::Failure, output::Output, report, resource::Resource};
 
 /// The grant that was typed, or the one that `run` or `acquire --export` has left.
 ///
@@ -42,11 +42,30 @@ fn malformed(why: &str) -> Failure {
         .then("take it from an acquire: eval \"$(fencepost acquire DOMAIN --export)\"")
 }
 
-/// Says that a receiver refused, as the failure to end with.
+/// Says that there is no grant to present, as the failure to end with.
 ///
 /// # Errors
 /// Always.
-pub(crate) fn rejected(resource: &Resource, rejection: &Rejection, output: Output) -> Result<Exit, Failure> {
+pub(crate) fn missing(resource: &Resource, output: Output) -> Result<Exit, Failure> {
+    refused(resource, &Rejection::Missing, output)
+}
+
+/// Says that a receiver refused a grant, to the coordinator too, as the failure to end with.
+///
+/// # Errors
+/// Always.
+pub(crate) fn rejected(
+    resource: &Resource,
+    grant: &Grant,
+    operation: Option<&OperationId>,
+    rejection: &Rejection,
+    output: Output,
+) -> Result<Exit, Failure> {
+    report::rejected(grant, rejection, operation);
+    refused(resource, rejection, output)
+}
+
+fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Result<Exit, Failure> {
     if output.json {
         output.json(&json(&Verdict::<Value>::Rejected(rejection.clone())))?;
     }

@@ -6,7 +6,8 @@
 //! the door: hosts and pages on loopback, sizes, times, numbers of connections.
 //!
 //! [`Metrics`] are the figures shown at `/metrics`. They are made first, because the coordinator is opened with their
-//! observer, and they also take what receivers in the same process have to tell.
+//! observer. What receivers refuse is told to them by hand in the same process, and by `POST /v1/reports/rejected` from
+//! another.
 //!
 //! ```
 //! # #[cfg(feature = "embedded")]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// What the core may depend on: data, digests, error types.
-const CORE: &[&str] = &["rustc-hash", "rustc-hash", "serde", "sha2", "thiserror"];
+const CORE: &[&str] = &["rustc-hash", "serde", "sha2", "thiserror"];
 
 /// Which crates of this workspace a crate may name in its code.
 enum Sees {

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use fencepost_core::fence::{Rejection, Verdict};
+use fencepost_core::fence::Verdict;
 use fencepost_receiver::AdvanceError;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub(crate) struct AdvanceArgs {
 pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     let resource = Resource::parse(&args.resource)?;
     let Some(grant) = verdict::grant(args.grant)? else {
-        return verdict::rejected(&resource, &Rejection::Missing, output);
+        return verdict::missing(&resource, output);
     };
     let advanced = match &resource {
         Resource::Sqlite(database) => {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
             }
             Ok(Exit::Done)
         }
-        Ok(Verdict::Rejected(rejection)) => verdict::rejected(&resource, &rejection, output),
+        Ok(Verdict::Rejected(rejection)) => verdict::rejected(&resource, &grant, None, &rejection, output),
         Err(AdvanceError::Invalid(invalid)) => Err(invalid.into()),
         Err(AdvanceError::Unavailable(cause)) => Err(match &resource {
             Resource::Sqlite(_) => Failure::new(Exit::CannotWrite, AdvanceError::Unavailable(cause).to_string())

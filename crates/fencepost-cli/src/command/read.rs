@@ -4,7 +4,7 @@ use std::{
 };
 
 use clap::Args;
-use fencepost_core::fence::{Rejection, Verdict};
+use fencepost_core::fence::Verdict;
 use fencepost_receiver::WriteError;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
         }
     };
     let Some(grant) = verdict::grant(args.grant)? else {
-        return verdict::rejected(&resource, &Rejection::Missing, output);
+        return verdict::missing(&resource, output);
     };
     let verdict = file.receiver.read(&grant).map_err(|error| match error {
         WriteError::Invalid(invalid) => invalid.into(),
@@ -54,7 +54,7 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
     })?;
     let content = match verdict {
         Verdict::Applied(content) | Verdict::Replayed(content) => content,
-        Verdict::Rejected(rejection) => return verdict::rejected(&resource, &rejection, output),
+        Verdict::Rejected(rejection) => return verdict::rejected(&resource, &grant, None, &rejection, output),
     };
     let path = file.receiver.path().display();
     let Some(mut content) = content else {

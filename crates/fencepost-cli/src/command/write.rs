@@ -1,10 +1,7 @@
 use std::{ffi::OsString, io};
 
 use clap::Args;
-use fencepost_core::{
-    OperationId, Token,
-    fence::{Rejection, Verdict},
-};
+use fencepost_core::{OperationId, Token, fence::Verdict};
 use fencepost_receiver::{WriteError, file::Content};
 use serde_json::json;
 
@@ -62,7 +59,7 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
     let operation = args.operation.as_deref().map(OperationId::new).transpose()?;
     let born = args.born.as_deref().map(str::parse::<Token>).transpose().map_err(|invalid| invalid.named("born"))?;
     let Some(grant) = verdict::grant(args.grant)? else {
-        return verdict::rejected(&resource, &Rejection::Missing, output);
+        return verdict::missing(&resource, output);
     };
     let receiver = file.receiver.clone().allowing_empty(args.allow_empty);
     let staged = receiver.stage(io::stdin().lock()).map_err(|error| failed(file, error))?;
@@ -72,7 +69,10 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
     let (word, content) = match &verdict {
         Verdict::Applied(content) => ("applied", content),
         Verdict::Replayed(content) => ("replayed, it had happened before", content),
-        Verdict::Rejected(rejection) => return verdict::rejected(&resource, rejection, output),
+        Verdict::Rejected(rejection) => {
+            let operation = operation.as_ref().map(|operation| &operation.id);
+            return verdict::rejected(&resource, &grant, operation, rejection, output);
+        }
     };
     if output.json {
         output.json(&verdict::json(&verdict.map(|content| json!(content))))?;

@@ -276,7 +276,7 @@ fn nearly_used_up(data: &std::path::Path) {
     });
 }
 
-/// Mutant: `Sequence::next` that begins again at one.
+/// Mutant: `Sequence::checked_add` that begins again at one.
 #[test]
 fn at_the_end_of_its_numbers_it_refuses_by_name_and_begins_no_epoch_by_itself() {
     let folder = tempfile::tempdir().unwrap();

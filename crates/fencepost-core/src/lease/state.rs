@@ -291,15 +291,18 @@ impl State {
         }
     }
 
-    /// Sets every timer anew, after a start.
+    /// Sets every timer anew, after a start. One walk over all leases: asking each session for its own is a leap through
+    /// memory for every lease, and there may be millions.
     pub(super) fn schedule_all(&mut self) {
         self.timers.clear();
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for id in sessions {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.timer = None;
-            }
-            self.schedule_session(id);
+        let mut first: Map<SessionId, Moment> = self.sessions.iter().map(|(id, session)| (*id, session.ends)).collect();
+        for lease in self.leases.values() {
+            let end = self.end_of(lease);
+            first.entry(lease.session).and_modify(|first| *first = end.min(*first));
+        }
+        for (id, session) in &mut self.sessions {
+            session.timer = None;
+            session.schedule(&mut self.timers, *id, first[id]);
         }
         self.schedule_places();
     }
@@ -370,11 +373,21 @@ impl State {
             boot: self.boot,
             started: self.started,
             sessions: in_order(&self.sessions),
-            leases: in_order(&self.leases),
+            leases: self.leases_by_domain(),
             reservations: self.places.iter().filter_map(reserved).collect(),
             ended_leases: self.ended_leases.entries().map(|(at, id, memo)| (at, id, memo.clone())).collect(),
             ended_sessions: self.ended_sessions.entries().map(|(at, id, memo)| (at, id, memo.clone())).collect(),
         }
+    }
+
+    /// In the order in which a start builds its places.
+    fn leases_by_domain(&self) -> Vec<(LeaseId, Lease)> {
+        let mut leases = Vec::with_capacity(self.leases.len());
+        leases.extend(self.places.values().filter_map(|place| {
+            let id = place.lease?;
+            Some((id, self.leases.get(&id)?.clone()))
+        }));
+        leases
     }
 
     pub(super) fn from_snapshot(snapshot: Snapshot) -> Self {
@@ -403,8 +416,11 @@ impl State {
             session.requests = ended.map(|hold| (hold.request, RequestPlace::Ended(hold.lease, hold.answer))).collect();
             state.sessions.insert(id, session);
         }
+        let held =
+            |(id, lease): &(LeaseId, Lease)| (lease.domain.clone(), Place { lease: Some(*id), ..Place::default() });
+        state.places = snapshot.leases.iter().map(held).collect();
+        state.leases.reserve(snapshot.leases.len());
         for (id, lease) in snapshot.leases {
-            state.places.entry(lease.domain.clone()).or_default().lease = Some(id);
             if let Some(session) = state.sessions.get_mut(&lease.session) {
                 session.leases.insert(id);
                 session.requests.extend(lease.holds.iter().map(|hold| (hold.request, RequestPlace::Live(id))));

@@ -4,7 +4,7 @@ use crate::world::{TTL, Tokened, World, request, want};
 
 /// I8: a renewal after the end fails even if nobody else came and nothing has swept yet.
 ///
-/// Mutant: `step.expire()` left out of `Leases::step`.
+/// Mutant: `step.expire()` left out of `Leases::step_after`.
 #[test]
 fn a_heartbeat_after_the_end_revives_nothing() {
     let mut world = World::new();

@@ -40,7 +40,7 @@ fn exhausted(answer: &Answer) {
     assert!(problem["fix"].as_str().unwrap().contains("greater epoch"), "{problem}");
 }
 
-/// Mutant: `Sequence::next` that begins again at one; the acquire after the last number is granted under an old token.
+/// Mutant: `Sequence::checked_add` that begins again at one; the acquire after the last number is granted under an old token.
 #[tokio::test]
 async fn after_the_last_number_nothing_is_granted_and_everything_else_goes_on() {
     let store = nearly_used_up().await;

@@ -42,7 +42,7 @@ async fn a_storage_that_refuses_is_503_and_spends_no_tokens() {
     let after = server.call("POST", "/v1/leases", opening("d", 200)).await;
     assert_eq!(after.status, 201);
     let (before, after) = (before.json()["sequence"].as_u64().unwrap(), after.json()["sequence"].as_u64().unwrap());
-    assert!(before < after && after < before + 1_000_000, "{before} {after}");
+    assert!(before < after && after <= before + 10_000, "{before} {after}: at most one block");
 }
 
 #[tokio::test]

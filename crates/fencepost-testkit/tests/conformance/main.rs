@@ -15,8 +15,10 @@ use std::{
     process::Command,
 };
 
-use fencepost_receiver::Cause;
-use fencepost_testkit::conformance::{self, Settings};
+use fencepost_core::{Epoch, Issuer};
+use fencepost_receiver::{Capabilities, Cause, MemoryReceiver, Receiver as _, ReceiverSeed, file::FileReceiver};
+use fencepost_rusqlite::SqliteFile;
+use fencepost_testkit::conformance::{self, Ability, Adapter, Settings};
 
 /// Which adapter a child is to use.
 const KIND: &str = "FENCEPOST_CONFORMANCE_KIND";
@@ -31,6 +33,29 @@ fn child() {
         Ok(other) => panic!("there is no adapter {other}"),
         Err(_) => {}
     }
+}
+
+/// What a receiver declares to those who compose with it, and what its adapter is attacked for.
+fn agree(declared: Capabilities, adapter: &impl Adapter) {
+    for (is_declared, ability) in [
+        (declared.operation_records, Ability::OperationRecords),
+        (declared.fenced_read, Ability::FencedRead),
+        (declared.guard, Ability::Guard),
+        (declared.collection, Ability::Collection),
+        (declared.several_domains, Ability::WriteAll),
+        (declared.incarnation, Ability::RestoredBackup),
+    ] {
+        let is_attacked = !adapter.lacks().iter().any(|(lacking, _)| *lacking == ability);
+        assert_eq!(is_declared, is_attacked, "{}: {ability}", adapter.name());
+    }
+}
+
+#[test]
+fn a_receiver_is_attacked_for_what_it_declares_and_for_nothing_else() {
+    let seed = ReceiverSeed::new(Issuer::new("test").unwrap(), Epoch::ZERO);
+    agree(MemoryReceiver::guard(&seed).capabilities(), &memory::Memory::default());
+    agree(SqliteFile::new("shop.db").capabilities(), &sqlite::Sqlite::new());
+    agree(FileReceiver::new("report").capabilities(), &file::Files::new());
 }
 
 /// The usual amount, or as many random scripts as `FENCEPOST_SCRIPTS` says, from the seed in `FENCEPOST_SEED` on.
