@@ -37,7 +37,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run the real machines on virtual time from fresh seeds; a failing seed is shrunk and told
+    /// Run client, server and machines on virtual time from fresh seeds; a failing seed is shrunk and told
     Simulate {
         /// For how long, e.g. 90s or 10m
         #[arg(long = "for", default_value = "60s", value_parser = seconds)]
@@ -104,18 +104,8 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool) -> anyhow::Result<()> {
     let mut run = command::cargo(root);
-    run.args([
-        "run",
-        "--release",
-        "--quiet",
-        "--package",
-        "fencepost-testkit",
-        "--example",
-        "simulate",
-        "--features",
-        "simulation",
-        "--",
-    ]);
+    run.args(["run", "--release", "--quiet", "--package", "fencepost-testkit", "--features", "simulation"]);
+    run.args(["--example", "simulate", "--"]);
     run.args(["--seconds", &seconds.to_string()]);
     if let Some(seed) = seed {
         run.args(["--seed", &seed.to_string()]);

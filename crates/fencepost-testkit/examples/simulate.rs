@@ -8,7 +8,7 @@ use std::{
 use clap::Parser;
 use fencepost_testkit::simulation::{Settings, find, simulate};
 
-/// Runs the real machines on virtual time, network and disk, one seed after the other.
+/// Runs client, server and machines on virtual time, network and disk, one seed after the other.
 #[derive(Parser)]
 struct Args {
     /// For how many seconds.

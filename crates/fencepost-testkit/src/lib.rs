@@ -2,7 +2,7 @@
 //!
 //! [`proxy`] stands between an HTTP client and its server and repeats, keeps back, drops and cuts what passes.
 //! [`history`] checks what clients were answered against what must never happen.
-//! [`simulation`] runs the real machines on a virtual clock, network and disk, from a seed.
+//! `simulation` (feature of that name) runs the real client and server on virtual time, network and disk, from a seed.
 //! [`torture`] is for runs with real processes: what is done to them, from a seed, and how what they noted is judged.
 //! [`model`] explores every state of small systems and finds what breaks an invariant by a shortest story.
 //! [`prove`] plays late, repeated, forgotten and foreign requests on a user's own HTTP service.

@@ -32,7 +32,7 @@ impl Random {
     }
 
     /// Fills bytes with numbers.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+    pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let next = self.next().to_be_bytes();
             chunk.copy_from_slice(&next[..chunk.len()]);
