@@ -1,8 +1,11 @@
 use std::{fmt::Display, str::FromStr};
 
 use fencepost_core::{
-    Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RequestId, Secret, SessionId, Token, limits,
+    Contract, Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RequestId, Secret, SessionId, Token,
+    fence::{Closure, RejectedBy},
+    limits,
 };
+use fencepost_wire::{ErrorCode, VerdictCode};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// Names, numbers and grants as people and programs write them: what is taken says the same when it is written again.
@@ -17,6 +20,11 @@ pub fn names(bytes: &[u8]) {
     again::<SessionId>(text);
     again::<RequestId>(text);
     let _ = text.parse::<Secret>();
+    word::<Contract>(text);
+    word::<ErrorCode>(text);
+    quoted::<VerdictCode>(text);
+    quoted::<Closure>(text);
+    quoted::<RejectedBy>(text);
     if let Ok(token) = text.parse::<Token>() {
         assert!(token.as_i64() > 0, "{text:?} is token {token}");
         assert_eq!(token.to_string().parse::<Token>().as_ref(), Ok(&token), "{text:?}");
@@ -36,6 +44,21 @@ fn verbatim<T: FromStr + Display>(text: &str, most: usize) {
         assert_eq!(name.to_string(), text);
         assert!((1..=most).contains(&text.len()), "{} bytes", text.len());
         assert!(!text.chars().any(char::is_control), "{text:?}");
+    }
+}
+
+/// A word is taken to the letter, typed or in JSON.
+fn word<T: FromStr + Display + Serialize + DeserializeOwned + PartialEq>(text: &str) {
+    if let Ok(word) = text.parse::<T>() {
+        assert_eq!(word.to_string(), text);
+    }
+    quoted::<T>(text);
+}
+
+fn quoted<T: Serialize + DeserializeOwned + PartialEq>(text: &str) {
+    if let Ok(word) = serde_json::from_value::<T>(text.into()) {
+        assert_eq!(serde_json::to_value(&word).expect("a word has a JSON form"), text);
+        json(&word);
     }
 }
 

@@ -3,11 +3,13 @@ use std::fs;
 use fencepost_core::{Domain, Epoch, Grant, Issuer, LeaseId, SessionId, fence::Verdict};
 use fencepost_receiver::{ReceiverSeed, file::FileReceiver};
 
+use crate::decision::folder;
+
 /// Any bytes in the place of a guarded file's sidecar: a write is refused or fails, unless what stands there is a sidecar
 /// that accepts its token.
 pub fn sidecar(bytes: &[u8]) {
     // A folder of its own: a receiver remembers that it was guarded, and a removed sidecar would close it.
-    let folder = tempfile::tempdir().expect("a folder for the file");
+    let folder = folder();
     let path = folder.path().join("f");
     let receiver = FileReceiver::new(&path);
     let issuer = Issuer::new("fuzz").expect("a name");

@@ -2,8 +2,8 @@ use fencepost_core::Secret;
 use fencepost_wire::{
     AcquireAnswer, AcquireBody, BreakAnswer, BreakBody, CheckAnswer, CheckBody, GrantJson, HeartbeatAnswer,
     HeartbeatBody, HistoryList, HistoryListQuery, LeaseList, ListQuery, OpenSessionBody, PrefixQuery, Problem,
-    QueueList, QueueQuery, ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer, decode,
-    parse_history_cursor, parse_snapshot,
+    QueueList, QueueQuery, RejectedReport, ReleaseAnswer, ReleaseBody, SessionAnswer, SessionOpenedAnswer,
+    WorkFailedReport, decode, parse_history_cursor, parse_snapshot,
 };
 
 /// Bodies, answers and queries, whoever sent them. The first byte chooses, the rest is what came.
@@ -11,7 +11,7 @@ pub fn wire(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     let secret = || Some(Secret::from_bytes([7; 32]));
-    match choice % 24 {
+    match choice % 26 {
         0 => drop(decode::<AcquireBody>(bytes).map(|body| body.parse(secret()))),
         1 => drop(decode::<AcquireBody>(bytes).map(|body| body.parse(None))),
         2 => drop(decode::<ReleaseBody>(bytes).map(|body| body.parse())),
@@ -35,6 +35,8 @@ pub fn wire(bytes: &[u8]) {
         20 => drop(PrefixQuery::read(&text).map(PrefixQuery::parse)),
         21 => drop(QueueQuery::read(&text).map(QueueQuery::parse)),
         22 => drop((HistoryListQuery::read(&text).map(HistoryListQuery::parse), parse_history_cursor(&text))),
+        23 => drop(decode::<RejectedReport>(bytes).map(RejectedReport::parse)),
+        24 => drop(decode::<WorkFailedReport>(bytes).map(|body| body.parse())),
         _ => drop(parse_snapshot(bytes)),
     }
 }

@@ -10,16 +10,39 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    command::{cargo, output, run},
+    command::{cargo, on_path, output, run},
     servers::{self, Program},
     skips::Skips,
 };
 
 /// What is attacked, each by a program of this name in `fuzz/targets`.
-const TARGETS: &[&str] = &["names", "wire", "history", "log", "sidecar", "expression", "answer", "decision"];
+const TARGETS: &[&str] = &[
+    "names",
+    "addresses",
+    "typed",
+    "command",
+    "wire",
+    "http",
+    "calls",
+    "events",
+    "answer",
+    "relay",
+    "history",
+    "log",
+    "rows",
+    "sidecar",
+    "expression",
+    "decision",
+    "file",
+];
 
-/// The target of the decision, and a defect that it has to find, or it would find nothing.
-const TEETH: (&str, &str) = ("decision", "equal_token_refused");
+/// Targets, and for each a defect that it has to find, or it would find nothing.
+const TEETH: &[(&str, &str)] = &[
+    ("decision", "equal_token_refused"),
+    ("decision", "replay_after_staleness"),
+    ("decision", "guard_dropped"),
+    ("file", "no_advance"),
+];
 
 /// Counters at every edge and at every comparison, which is what libFuzzer steers by.
 const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -61,15 +84,15 @@ fn attack_all(root: &Path, amount: Amount, targets: &[&str]) -> Result<Vec<Strin
             format!("`{target}` failed: the input lies in {}, and the run above says how", found(root).display())
         })?;
     }
-    if targets.contains(&TEETH.0) {
-        bite(root, &programs)?;
+    let teeth: Vec<_> = TEETH.iter().filter(|(target, _)| targets.contains(target)).collect();
+    for (target, defect) in &teeth {
+        bite(root, &programs, target, defect)?;
     }
-    Ok(vec![format!("{} targets, and a defect that was found", targets.len())])
+    Ok(vec![format!("{} targets, and {} defects that were found", targets.len(), teeth.len())])
 }
 
 /// A run that must fail: the same target under a defect.
-fn bite(root: &Path, programs: &Path) -> Result<()> {
-    let (target, defect) = TEETH;
+fn bite(root: &Path, programs: &Path, target: &str, defect: &str) -> Result<()> {
     let mut command = attack(root, programs, target, Amount::Bounded)?;
     command.env("FENCEPOST_SABOTAGE", defect).arg(format!("-artifact_prefix={}/defect-", found(root).display()));
     println!("$ {command:?}");
@@ -87,6 +110,10 @@ fn build(root: &Path) -> Result<PathBuf> {
     let mut command = cargo(root);
     command.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", &target]);
     command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", INSTRUMENTED);
+    if on_path("clippy-driver") {
+        // The compiler of this workspace's own code, so that its lints cost no second look at what it depends on.
+        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
+    }
     run(&mut command)?;
     Ok(folder.join(target).join("release"))
 }
@@ -114,7 +141,7 @@ fn attack(root: &Path, programs: &Path, target: &str, amount: Amount) -> Result<
             // One folder: nothing is added to what lies in the repository.
             fs::remove_dir_all(&fresh)?;
             fs::create_dir_all(&fresh)?;
-            command.args(["-seed=1", "-runs=20000", "-max_total_time=15"]);
+            command.args(["-seed=1", "-runs=20000", "-max_total_time=4"]);
             command.arg(&fresh).arg(&corpus);
         }
         Amount::Seconds(seconds) => {
@@ -123,4 +150,24 @@ fn attack(root: &Path, programs: &Path, target: &str, amount: Amount) -> Result<
     }
     command.env_remove("FENCEPOST_SABOTAGE");
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_target_has_a_program_and_a_saved_corpus_and_every_program_is_a_target() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+        let programs = fs::read_dir(fuzz.join("targets")).unwrap();
+        let programs: BTreeSet<String> =
+            programs.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        assert_eq!(programs, TARGETS.iter().map(|target| (*target).to_owned()).collect());
+        for target in TARGETS {
+            let saved = fs::read_dir(fuzz.join("corpus").join(target)).map_or(0, Iterator::count);
+            assert!(saved > 0, "`{target}` has no saved corpus");
+        }
+    }
 }
