@@ -143,7 +143,7 @@ mod defects {
 
     #[test]
     fn a_row_checked_outside_the_transaction_is_noticed() {
-        is_found("check_outside_transaction", Orders { races: vec![0, 0, 0], ..nothing() }, "no order");
+        is_found("check_outside_transaction", Orders { races: vec![0; 6], ..nothing() }, "no order");
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Nemesis {
         self.gone_from(subject, &owner)
     }
 
-    /// A has read and is stopped past its TTL. A writes at the very moment at which B's acquire raises the fence.
+    /// A has read and is stopped past its TTL. A writes at the very moment at which B's acquire raises the fence. Each time
+    /// A has a little more of a head start: which of the two is slower to wake, only the machine knows.
     fn neck_and_neck(&self, subject: Subject) -> Option<()> {
         let (hold, advance) = (format!("hold.{}", subject.label), format!("advance.{}", subject.label));
         self.gates.put(&hold);
@@ -66,6 +67,9 @@ impl Nemesis {
         self.soon(|| self.gates.all(&format!("advancing.{}.", subject.label)).into_iter().next())?;
         self.continue_worker(&late);
         self.gates.put(&format!("go.{late}"));
+        let played = self.verdict.deeds.of("scene: neck and neck");
+        // bounded: eight milliseconds
+        std::thread::sleep(Duration::from_millis(played % 3 * 4));
         self.gates.take_away(&advance);
         self.gone_from(subject, &late)?;
         self.gates.take_away(&hold);
