@@ -32,7 +32,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{ArgMatches, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
 
 use crate::{
     command as commands,
@@ -67,10 +67,6 @@ enum Command {
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
     Run(Box<run::RunArgs>),
-    #[command(hide = true)]
-    RunWarden(run::WardenArgs),
-    #[command(hide = true)]
-    RunBecome(run::BecomeArgs),
     Acquire(commands::acquire::AcquireArgs),
     Renew(commands::renew::RenewArgs),
     Release(commands::release::ReleaseArgs),
@@ -127,7 +123,12 @@ fn asks_for_help(arguments: &[OsString]) -> bool {
 }
 
 fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
-    let matches = match help::command().try_get_matches_from(arguments) {
+    if let Some(ended) = execute_part_of_run(arguments) {
+        return ended.map_or_else(|failure| failure.end_with(json), Exit::code);
+    }
+    // What only help and complaints need takes longer to make than most commands take to run.
+    let parsed = Cli::command().try_get_matches_from(arguments);
+    let matches = match parsed.or_else(|_| help::command().try_get_matches_from(arguments)) {
         Ok(matches) => matches,
         Err(error) => return not_parsed(&error, arguments, json),
     };
@@ -139,6 +140,18 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         Ok(exit) => exit.code(),
         Err(failure) => failure.in_command(matches.subcommand_name().unwrap_or_default()).end_with(cli.json),
     }
+}
+
+/// What `run` starts of this program by itself. Nobody types that, and every run waits for it, so there is no parser.
+fn execute_part_of_run(arguments: &[OsString]) -> Option<Result<Exit, Failure>> {
+    let [_, part, rest @ ..] = arguments else { return None };
+    if part == run::WARDEN {
+        return run::WardenArgs::parse(rest).map(|args| awaited(run::run_warden(args)));
+    }
+    if part == run::BECOME {
+        return run::BecomeArgs::parse(rest).map(|args| run::become_command(&args));
+    }
+    None
 }
 
 fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
@@ -169,8 +182,6 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Demo(args) => demo::run(args, output.json),
         Command::DemoWorker(args) => demo::run_worker(&args),
         Command::Run(args) => awaited(run::run(*args, output.of_change())),
-        Command::RunWarden(args) => awaited(run::run_warden(args)),
-        Command::RunBecome(args) => Err(run::become_command(&args)),
         Command::Acquire(args) => awaited(commands::acquire::run(args, output.of_handing_over())),
         Command::Renew(commands::renew::RenewArgs {}) => awaited(commands::renew::run(output.of_change())),
         Command::Release(commands::release::ReleaseArgs {}) => awaited(commands::release::run(output.of_change())),

@@ -38,7 +38,8 @@ Examples:
 The command gets FENCEPOST_DOMAIN, FENCEPOST_TOKEN, FENCEPOST_GRANT (the grant as JSON), FENCEPOST_GRANTS (an array \
 of all), FENCEPOST_URL and FENCEPOST_DEADLINE; never the session's secret. It is started only on a clear grant. Without \
 --advance an older token still works until the new owner's first write (FencedOnFirstWrite); with it it is refused there \
-before the command starts (FencedOnAcquire).
+before the command starts (FencedOnAcquire). Several domains are acquired one after the other in the byte order of their \
+names, so that no two runs wait for each other in a circle.
 
 When the lease is lost, or may be, every process of the command gets TERM and after --stop-after KILL, in time for none \
 of them to run past the end of the lease; then `run` exits 80. It gives the lease back when no process of the command \

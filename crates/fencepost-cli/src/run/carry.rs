@@ -1,29 +1,19 @@
 //! Carrying a command while the leases are kept: renewals and signals go to the warden, its reports come back.
 
-use std::{
-    io,
-    os::{
-        fd::OwnedFd,
-        unix::{net::UnixStream as Socket, process::CommandExt},
-    },
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use fencepost_client::{BootClock, Clock, Loss};
 use fencepost_core::Moment;
-use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{
     ask::Ask,
-    cgroup::Cgroup,
     environment,
     held::Held,
-    link::{End, Link, Order, Report, hand_over},
+    link::{End, Order, Report, Start},
     signals::Signals,
+    standby::{Standby, cannot_start, ended_before},
     status::Status,
-    tree::{self, Member},
 };
 use crate::{exit::Exit, failure::Failure};
 
@@ -36,65 +26,51 @@ pub(crate) struct Carried {
     pub(crate) stopped: Option<String>,
 }
 
-/// Starts the command and stays until no member of it lives.
+/// Has the command started and stays until no member of it lives.
 ///
 /// # Errors
 /// When it could not be started.
 pub(crate) async fn carry(
     ask: &Ask,
     leases: &[Held],
+    standby: &mut Standby,
     signals: &mut Signals,
     status: &mut Status,
 ) -> Result<Carried, Failure> {
-    let not_started = |error: io::Error| {
-        Failure::new(Exit::Configuration, format!("the command cannot be started: {error}"))
-            .then("see that /proc is mounted and that processes may be started")
-    };
-    let mut carrier = Carrier::start(ask, leases).await.map_err(not_started)?;
+    let mut carrier = Carrier::start(ask, leases, standby).await;
     let outcome = carrier.watch(signals, status).await;
-    carrier.see_it_gone(outcome.is_ok()).await.map_err(not_started)?;
+    if !carrier.is_gone {
+        let last_line = carrier.last_line();
+        carrier.standby.see_it_gone(last_line).await.map_err(cannot_start)?;
+    }
     outcome
 }
 
 struct Carrier<'a> {
     ask: &'a Ask,
     leases: &'a [Held],
-    link: Link,
-    warden: Child,
-    /// Children from before the command: whoever became this process may have had some.
-    earlier: Vec<Member>,
+    standby: &'a mut Standby,
     losses: mpsc::UnboundedReceiver<String>,
     loss: Option<String>,
     until: Moment,
+    was_started: bool,
     end: Option<End>,
+    /// The warden has said that no member lives. It starts none after that.
+    is_gone: bool,
 }
 
 impl<'a> Carrier<'a> {
-    async fn start(ask: &'a Ask, leases: &'a [Held]) -> io::Result<Self> {
-        let me = getpid();
-        let earlier = tree::members(me, &[])?;
-        // Should the warden be killed, its orphans come here.
-        set_child_subreaper(Some(me))?;
+    async fn start(ask: &'a Ask, leases: &'a [Held], standby: &'a mut Standby) -> Self {
         let until = until(leases);
-        let (ours, theirs) = Socket::pair()?;
-        let warden = {
-            let mut command = Command::new("/proc/self/exe");
-            command.arg0("fencepost").arg("run-warden");
-            command.arg("--stop-after-ms").arg(ask.limits.stop_after_ms.to_string());
-            command.arg("--margin-ms").arg(ask.limits.margin_ms.to_string());
-            command.arg("--").args(&ask.command).stdin(Stdio::from(OwnedFd::from(theirs)));
-            environment::prepare(&mut command, leases, &ask.url.url, until);
-            command.spawn()?
-        };
-        hand_over(&ours, rustix::stdio::stdin())?;
-        let mut link = Link::new(ours)?;
-        link.say(Order::Until(until)).await?;
         let (sender, losses) = mpsc::unbounded_channel();
         for lease in leases {
-            let (sender, domain) = (sender.clone(), lease.domain().clone());
-            lease.on_lost(move |loss| drop(sender.send(told(domain.as_str(), loss))));
+            let (sender, domain, lost) = (sender.clone(), lease.domain().clone(), lease.lost());
+            tokio::spawn(async move { drop(sender.send(told(domain.as_str(), lost.await))) });
         }
-        Ok(Self { ask, leases, link, warden, earlier, losses, loss: None, until, end: None })
+        let (loss, was_started, end, is_gone) = (None, false, None, false);
+        let mut carrier = Self { ask, leases, standby, losses, loss, until, was_started, end, is_gone };
+        carrier.say(Order::Start(Start { until, variables: environment::of(leases, &ask.url.url, until) })).await;
+        carrier
     }
 
     async fn watch(&mut self, signals: &mut Signals, status: &mut Status) -> Result<Carried, Failure> {
@@ -108,19 +84,25 @@ impl<'a> Carrier<'a> {
             // A look that came after the last line would be of no use.
             let pause = self.last_line().since(BootClock.now()).clamp(Duration::from_millis(1), glance);
             tokio::select! {
-                report = self.link.hear() => match report {
-                    Ok(Some(Report::Started(pid))) => status.started(pid),
-                    Ok(Some(Report::TooLate)) => return Err(self.too_late()),
-                    Ok(Some(Report::NotStarted(why))) => {
-                        return Err(Failure::new(Exit::Configuration, format!("the command cannot be started: {why}")));
+                report = self.standby.link.hear() => match report {
+                    Ok(Some(Report::Started(pid))) => {
+                        self.was_started = true;
+                        status.started(pid);
                     }
+                    Ok(Some(Report::TooLate)) => return Err(self.too_late()),
+                    Ok(Some(Report::NotStarted(why))) => return Err(cannot_start(io::Error::other(why))),
+                    Ok(Some(Report::Ended(end))) if !self.was_started => return Err(ended_before(end)),
                     Ok(Some(Report::Ended(end))) => {
                         status.ended(end);
                         self.end = Some(end);
                     }
-                    Ok(Some(Report::Gone { was_stopped })) => return Ok(self.carried(was_stopped)),
+                    Ok(Some(Report::Gone { was_stopped })) => {
+                        self.is_gone = true;
+                        return Ok(self.carried(was_stopped));
+                    }
                     // The warden is gone before its time, and so is the command, which was tied to it.
-                    Ok(None) | Err(_) => return Ok(self.carried(self.loss.is_some())),
+                    Ok(None) | Err(_) if self.was_started => return Ok(self.carried(self.loss.is_some())),
+                    Ok(None) | Err(_) => return Err(ended_before(End::Killed(9))),
                 },
                 arrived = signals.next() => {
                     if !arrived.is_from_terminal {
@@ -164,7 +146,7 @@ impl<'a> Carrier<'a> {
 
     /// A warden that is gone shows when it is listened to.
     async fn say(&mut self, order: Order) {
-        let _ = self.link.say(order).await;
+        let _ = self.standby.link.say(order).await;
     }
 
     fn carried(&self, was_stopped: bool) -> Carried {
@@ -181,27 +163,6 @@ impl<'a> Carrier<'a> {
         let what = format!("{}: too little of the lease was left to start the command", self.names());
         Failure::new(Exit::Lost, what)
             .then("run the same command again, with a longer --ttl or --max-hold, or a shorter --stop-after")
-    }
-
-    /// Waits for the warden, and makes sure of what it may have left: nothing is given back while a member lives.
-    async fn see_it_gone(&mut self, was_started: bool) -> io::Result<()> {
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let is_done = self.warden.try_wait()?.is_some();
-            if is_done || (was_started && BootClock.now() >= self.last_line()) {
-                break;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
-        }
-        while tree::signal_all(getpid(), &self.earlier, &[Signal::KILL])? > 0 {
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(100));
-        }
-        // Orphans that came here have no other parent to take note of their end.
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        Cgroup::remove_left_by(self.warden.id());
-        Ok(())
     }
 }
 

@@ -2,11 +2,12 @@
 //! step, however fast they multiply. Where it may not, members are found and killed one by one.
 
 use std::{
-    ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
     process,
 };
+
+use rustix::process::Pid;
 
 /// A group that is removed with its value; the kernel refuses that while anybody is in it.
 #[derive(Debug)]
@@ -28,17 +29,12 @@ impl Cgroup {
         drop(folder_of(warden).map(|folder| Self { folder }));
     }
 
-    /// Where it is.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Moves this process into a group.
+    /// Moves a process into it, with whatever it starts from then on. The kernel may take ten milliseconds for that.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn join(folder: &OsStr) -> io::Result<()> {
-        fs::write(Path::new(folder).join("cgroup.procs"), "0")
+    pub(crate) fn take_in(&self, process: Pid) -> io::Result<()> {
+        fs::write(self.folder.join("cgroup.procs"), process.as_raw_nonzero().to_string())
     }
 
     /// Kills every member. Whether it worked shows in who is left.

@@ -18,27 +18,35 @@ const VARIABLES: [&str; 7] = [
     "FENCEPOST_DEADLINE",
 ];
 
-/// Puts the leases into a command's environment.
-pub(crate) fn prepare(command: &mut Command, leases: &[Held], url: &str, until: Moment) {
+/// What a command under these leases finds.
+pub(crate) fn of(leases: &[Held], url: &str, until: Moment) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut add = |name: &str, value: String| found.push((name.to_owned(), value));
+    add("FENCEPOST_URL", url.to_owned());
+    // The clock of /proc/uptime, in seconds as there.
+    let ms = until.as_millis();
+    add("FENCEPOST_DEADLINE", format!("{}.{:03}", ms / 1_000, ms % 1_000));
+    let grants: Vec<GrantJson> = leases.iter().filter_map(Held::grant).map(GrantJson::from).collect();
+    if !grants.is_empty() {
+        add("FENCEPOST_GRANTS", serde_json::to_string(&grants).expect("structs of strings are JSON"));
+    }
+    // One of several would be taken for the only one.
+    let [lease] = leases else { return found };
+    add("FENCEPOST_DOMAIN", lease.domain().to_string());
+    if let Some(grant) = lease.grant() {
+        add("FENCEPOST_TOKEN", grant.token.to_decimal());
+        add("FENCEPOST_GRANT", GrantJson::from(grant).to_line());
+    }
+    if let Some(correlation) = lease.correlation() {
+        add("FENCEPOST_CORRELATION", correlation.to_string());
+    }
+    found
+}
+
+/// Sets them for a command, and takes out the others of ours.
+pub(crate) fn set(command: &mut Command, variables: Vec<(String, String)>) {
     for name in VARIABLES {
         command.env_remove(name);
     }
-    command.env("FENCEPOST_URL", url);
-    // The clock of /proc/uptime, in seconds as there.
-    let ms = until.as_millis();
-    command.env("FENCEPOST_DEADLINE", format!("{}.{:03}", ms / 1_000, ms % 1_000));
-    let grants: Vec<GrantJson> = leases.iter().filter_map(Held::grant).map(GrantJson::from).collect();
-    if !grants.is_empty() {
-        command.env("FENCEPOST_GRANTS", serde_json::to_string(&grants).expect("structs of strings are JSON"));
-    }
-    // One of several would be taken for the only one.
-    let [lease] = leases else { return };
-    command.env("FENCEPOST_DOMAIN", lease.domain().as_str());
-    if let Some(grant) = lease.grant() {
-        command.env("FENCEPOST_TOKEN", grant.token.to_decimal());
-        command.env("FENCEPOST_GRANT", GrantJson::from(grant).to_line());
-    }
-    if let Some(correlation) = lease.correlation() {
-        command.env("FENCEPOST_CORRELATION", correlation.as_str());
-    }
+    command.envs(variables);
 }

@@ -1,6 +1,10 @@
 //! Acquiring what was asked for: one domain after the other, each with its receivers, in one session.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use fencepost::{Advance, AdvancingError, FencedLease};
 use fencepost_client::{
@@ -94,13 +98,13 @@ impl Held {
         now.after(remaining)
     }
 
-    /// Has the callback called when it is lost.
-    pub(crate) fn on_lost(&self, callback: impl FnOnce(Loss) + Send + 'static) {
+    /// Completes when it is lost.
+    pub(crate) fn lost(&self) -> Pin<Box<dyn Future<Output = Loss> + Send>> {
         match self {
-            Self::Fenced(lease) => lease.on_lost(callback),
-            Self::Safety(lease) => lease.on_lost(callback),
-            Self::Admission(lease) => lease.on_lost(callback),
-            Self::Advisory(lease) => lease.on_lost(callback),
+            Self::Fenced(lease) => Box::pin(lease.lost()),
+            Self::Safety(lease) => Box::pin(lease.lost()),
+            Self::Admission(lease) => Box::pin(lease.lost()),
+            Self::Advisory(lease) => Box::pin(lease.lost()),
         }
     }
 }

@@ -18,6 +18,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     net::{
@@ -26,15 +27,26 @@ use tokio::{
     },
 };
 
-/// What `run` tells the warden.
+/// What `run` tells the warden. The first thing is a start, or there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The lease may be believed in until then. The first one starts the command.
+    /// The leases are held: start the command.
+    Start(Start),
+    /// The leases may be believed in until then.
     Until(Moment),
     /// A signal for the command.
     Forward(i32),
     /// The lease is lost: stop the command.
     Stop,
+}
+
+/// What a command is started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// For the warden: until when the leases may be believed in. At the gate: from when on it is too late to start.
+    pub(crate) until: Moment,
+    /// What the command finds in its environment, beside what `run` found.
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// What the warden tells `run`.
@@ -46,7 +58,7 @@ pub(crate) enum Report {
     TooLate,
     /// The system did not let it be started.
     NotStarted(String),
-    /// The command itself has ended; members of it may still live.
+    /// The command itself has ended; members of it may still live. Before a start: the process that waited to become it.
     Ended(End),
     /// No member lives any more. Whether the lease was why.
     Gone { was_stopped: bool },
@@ -62,6 +74,10 @@ pub(crate) enum End {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // JSON has no line ends of its own.
+            Self::Start(start) => {
+                write!(f, "start {}", serde_json::to_string(start).expect("numbers and strings are JSON"))
+            }
             Self::Until(moment) => write!(f, "until {}", moment.as_millis()),
             Self::Forward(signal) => write!(f, "forward {signal}"),
             Self::Stop => f.write_str("stop"),
@@ -102,6 +118,7 @@ impl FromStr for Order {
     fn from_str(line: &str) -> Result<Self, Garbled> {
         let garbled = || Garbled(line.to_owned());
         match parts(line) {
+            ("start", start) => serde_json::from_str(start).map(Self::Start).map_err(|_| garbled()),
             ("until", ms) => ms.parse().map(|ms| Self::Until(Moment::from_millis(ms))).map_err(|_| garbled()),
             ("forward", signal) => signal.parse().map(Self::Forward).map_err(|_| garbled()),
             ("stop", "") => Ok(Self::Stop),
@@ -147,6 +164,12 @@ impl Link {
     /// When the other side is gone.
     pub(crate) async fn say(&mut self, message: impl fmt::Display) -> io::Result<()> {
         self.writer.write_all(format!("{message}\n").as_bytes()).await
+    }
+
+    /// Tells the other side that nothing more comes.
+    pub(crate) async fn hang_up(&mut self) {
+        // Whoever is gone needs not to be told.
+        let _ = self.writer.shutdown().await;
     }
 
     /// The next message; `None` when the other side is gone. Safe to drop and to call again.
@@ -197,7 +220,11 @@ mod tests {
 
     #[test]
     fn every_message_comes_out_as_it_went_in() {
-        for order in [Order::Until(Moment::from_millis(u64::MAX)), Order::Forward(15), Order::Stop] {
+        let variables = vec![("A".to_owned(), "line\nline\0".to_owned()), ("B".to_owned(), String::new())];
+        let start = Start { until: Moment::from_millis(u64::MAX), variables };
+        assert!(!Order::Start(start.clone()).to_string().contains('\n'));
+        for order in [Order::Start(start), Order::Until(Moment::from_millis(u64::MAX)), Order::Forward(15), Order::Stop]
+        {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         for report in [
@@ -214,7 +241,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_message() {
-        for line in ["", "until", "until -1", "until 1 2", "stop now", "forward TERM", "go"] {
+        for line in ["", "until", "until -1", "until 1 2", "stop now", "forward TERM", "go", "start", "start {}"] {
             assert!(line.parse::<Order>().is_err(), "{line:?}");
         }
         for line in ["", "started", "exited 256", "exited -1", "gone", "gone yes"] {

@@ -1,8 +1,19 @@
 //! `fencepost run`: a command that runs only while its leases are held.
 //!
-//! Three processes: `run` itself keeps the leases; the [warden] starts and stops the command; the command is the
-//! warden's child, and so becomes every orphan below it. `run` decides about leases and never about processes, the
-//! warden about processes and never about leases ([`plan`] has its rules).
+//! Three processes. `run` itself keeps the leases; the [warden] starts and stops the command; its child, behind a
+//! [gate], becomes the command. `run` decides about leases and never about processes, the warden about processes and
+//! never about leases ([`plan`] has its rules). All are started at once, and who waits for whom is this:
+//!
+//! ```text
+//! run                        warden                          the first process
+//! starts the warden ───────▶ starts the first process ─────▶ ties itself to the warden
+//! asks for the leases        puts it into a control group    waits at the gate
+//! has them: «start» ───────▶ is there time? opens ─────────▶ is there time? becomes the command
+//! renews them: «until» ────▶ TERM and KILL in time ────────▶ ends, and everything below it
+//!        «started, ended, gone» ◀─────┘ once it has no child
+//! after «gone» gives them back
+//! Whoever waits and sees the other end go, or hears anything else, ends with nothing started.
+//! ```
 //!
 //! What it is not: protection of a resource. Where none of these processes gets to run in time, nobody stops the
 //! command, and the receiver refuses its writes.
@@ -13,11 +24,13 @@ mod cgroup;
 mod environment;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod gate;
 mod held;
 mod link;
 mod plan;
 mod resource;
 mod signals;
+mod standby;
 mod status;
 mod tree;
 mod warden;
@@ -25,6 +38,7 @@ mod warden;
 use std::{
     future::pending,
     io::{self, IsTerminal},
+    pin::pin,
     time::Duration,
 };
 
@@ -42,11 +56,13 @@ use self::{
     held::{Acquired, Held, acquire, beside, open},
     link::End,
     signals::{Arrived, Signals},
+    standby::Standby,
     status::{Status, guarantee},
 };
 pub(crate) use self::{
     ask::{RunArgs, without_dashes},
-    warden::{BecomeArgs, WardenArgs, become_command, run as run_warden},
+    gate::{BECOME, BecomeArgs, become_command},
+    warden::{WARDEN, WardenArgs, run as run_warden},
 };
 use crate::{
     duration::readable,
@@ -74,44 +90,23 @@ async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<
     }
     let mut signals = Signals::listen()
         .map_err(|error| Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")))?;
-    let session = tokio::select! {
-        biased;
-        session = open(&ask) => session?,
-        arrived = signals.next() => return Ok(left_by(arrived)),
-    };
-    let (wanted, waits_for) = watch::channel(None);
-    let acquiring = acquire(&session, &ask, |domain| drop(wanted.send(Some(domain.clone()))));
-    let acquired = tokio::select! {
-        biased;
-        acquired = beside(acquiring, tell_what_is_waited_for(&ask, waits_for, output)) => acquired,
-        arrived = signals.next() => {
-            // The acquire was dropped with its place in the queue; ending the session ends it at the coordinator too.
-            let _ = timeout(LEAVING, session.close()).await;
-            return Ok(left_by(arrived));
-        }
-    };
-    let leases = match acquired {
-        Ok(Acquired::All(leases)) => leases,
-        Ok(Acquired::Skipped(domain)) => {
-            status.skipped(domain.as_str());
-            give_back(session, output).await;
-            if io::stderr().is_terminal() && !output.json {
-                aside(&format!("fencepost: {} is held by another: skipped", domain.as_str()));
-            }
-            return Ok(Exit::Done);
-        }
-        Err(failure) => {
-            let _ = timeout(GIVING_BACK, session.close()).await;
-            return Err(failure);
+    // It takes longer to be ready than a grant takes to come.
+    let mut standby = Standby::start(&ask)?;
+    let (session, leases) = match acquired(&ask, &mut standby, &mut signals, status, output).await {
+        Ok(held) => held,
+        Err(end) => {
+            standby.stand_down().await;
+            return end;
         }
     };
     status.holds(&leases);
     tell_what_is_held(&leases, output);
-    let carried = carry(&ask, &leases, &mut signals, status).await;
+    let carried = carry(&ask, &leases, &mut standby, &mut signals, status).await;
     if matches!(&carried, Ok(Carried { stopped: Some(_), .. })) {
         status.stopped();
     }
     status.released(give_back(session, output).await);
+    standby.stand_down().await;
     match carried? {
         Carried { stopped: Some(why), .. } => {
             Err(Failure::new(Exit::Lost, format!("the lease is lost, and the command was stopped: {why}"))
@@ -119,6 +114,54 @@ async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<
         }
         Carried { end: End::Exited(code), .. } => Ok(Exit::Command(code)),
         Carried { end: End::Killed(signal), .. } => Ok(Exit::Signal(signal)),
+    }
+}
+
+/// The leases with the session that they hang on; or what `run` ends with, because it has none.
+async fn acquired(
+    ask: &Ask,
+    standby: &mut Standby,
+    signals: &mut Signals,
+    status: &mut Status,
+    output: Output,
+) -> Result<(Session, Vec<Held>), Result<Exit, Failure>> {
+    let mut there_is_no_use = pin!(async {
+        tokio::select! {
+            biased;
+            arrived = signals.next() => Ok(left_by(arrived)),
+            failure = standby.fails() => Err(failure),
+        }
+    });
+    let session = tokio::select! {
+        biased;
+        session = open(ask) => session.map_err(Err)?,
+        end = &mut there_is_no_use => return Err(end),
+    };
+    let (wanted, waits_for) = watch::channel(None);
+    let acquiring = acquire(&session, ask, |domain| drop(wanted.send(Some(domain.clone()))));
+    let acquired = tokio::select! {
+        biased;
+        acquired = beside(acquiring, tell_what_is_waited_for(ask, waits_for, output)) => acquired,
+        end = &mut there_is_no_use => {
+            // The acquire was dropped with its place in the queue; ending the session ends it at the coordinator too.
+            let _ = timeout(LEAVING, session.close()).await;
+            return Err(end);
+        }
+    };
+    match acquired {
+        Ok(Acquired::All(leases)) => Ok((session, leases)),
+        Ok(Acquired::Skipped(domain)) => {
+            status.skipped(domain.as_str());
+            give_back(session, output).await;
+            if io::stderr().is_terminal() && !output.json {
+                aside(&format!("fencepost: {} is held by another: skipped", domain.as_str()));
+            }
+            Err(Ok(Exit::Done))
+        }
+        Err(failure) => {
+            let _ = timeout(GIVING_BACK, session.close()).await;
+            Err(Err(failure))
+        }
     }
 }
 

@@ -99,7 +99,8 @@ impl Plan {
         Step::Wait(kill_at)
     }
 
-    fn term_at(&self) -> Moment {
+    /// When the command is to be asked to end, unless a renewal comes.
+    pub(crate) fn term_at(&self) -> Moment {
         self.until.before_millis(self.limits.least_ms())
     }
 }

@@ -4,93 +4,66 @@
 //! command becomes one, so the moment without children is the moment when no member lives. It knows nothing of
 //! coordinators: `run` tells it until when the lease may be believed in, and it stops the command before that,
 //! whether or not it hears from `run` again. Where the connection ends, `run` is gone, and the command is killed.
+//!
+//! It stands by before there is a lease, with the first process of the command behind its [gate](super::gate). Nothing
+//! but a start, with time enough, opens that.
 
 use std::{
     ffi::OsString,
     io,
     os::{
         fd::OwnedFd,
-        unix::{
-            net::UnixStream as Socket,
-            process::{CommandExt, ExitStatusExt},
-        },
+        unix::{net::UnixStream as Socket, process::ExitStatusExt},
     },
-    process::{self, Stdio},
+    process,
     time::Duration,
 };
 
-use clap::Args;
 use fencepost_client::{BootClock, Clock};
 use rustix::{
     io::Errno,
-    process::{
-        Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, set_child_subreaper,
-        set_parent_process_death_signal, wait,
-    },
+    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait, waitpid},
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal as Arrivals, SignalKind, signal},
     time::sleep,
 };
 
 use super::{
     cgroup::Cgroup,
-    link::{End, Link, Order, Report, take_over},
+    gate::Gate,
+    link::{End, Link, Order, Report, Start, take_over},
     plan::{Limits, Plan, Step, Why},
     signals, tree,
 };
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{exit::Exit, failure::Failure};
 
 /// How often it looks at the clock: timers stand still while the machine sleeps.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How soon it looks again at members that were killed, and at most how late.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// Start and stop a command for `run`
-#[derive(Args, Debug)]
+/// The word by which this program is a warden.
+pub(crate) const WARDEN: &str = "run-warden";
+
+/// What a warden is started with.
+#[derive(Debug)]
 pub(crate) struct WardenArgs {
-    #[arg(long)]
-    stop_after_ms: u64,
-    #[arg(long)]
-    margin_ms: u64,
-    #[arg(last = true, required = true)]
+    limits: Limits,
     command: Vec<OsString>,
 }
 
-/// Become a command that dies with its parent
-#[derive(Args, Debug)]
-pub(crate) struct BecomeArgs {
-    #[arg(long)]
-    parent: u32,
-    #[arg(long)]
-    cgroup: Option<OsString>,
-    #[arg(last = true, required = true)]
-    command: Vec<OsString>,
+impl WardenArgs {
+    /// Reads what `run` has written.
+    pub(crate) fn parse(arguments: &[OsString]) -> Option<Self> {
+        let [stop_after, margin, dashes, command @ ..] = arguments else { return None };
+        let ms = |typed: &OsString| typed.to_str()?.parse().ok();
+        let limits = Limits { stop_after_ms: ms(stop_after)?, margin_ms: ms(margin)? };
+        (dashes == "--" && !command.is_empty()).then(|| Self { limits, command: command.to_vec() })
+    }
 }
 
-/// The last step before the command: this process is it from then on.
-pub(crate) fn become_command(args: &BecomeArgs) -> Failure {
-    let bug = |what: String| Failure::new(Exit::Bug, what);
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return bug(format!("the command cannot be tied to its parent: {error}"));
-    }
-    // A parent that died before that line sends no signal.
-    if getppid().map(|pid| pid.as_raw_nonzero().get()) != i32::try_from(args.parent).ok() {
-        return bug("the parent of the command is gone; it was not started".to_owned());
-    }
-    if let Some(folder) = &args.cgroup {
-        // Without it the members are found one by one.
-        let _ = Cgroup::join(folder);
-    }
-    let Some((program, arguments)) = args.command.split_first() else { return bug("there is no command".to_owned()) };
-    let error = process::Command::new(program).args(arguments).exec();
-    let shown = program.to_string_lossy();
-    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    Failure::new(Exit::Command(code), format!("{shown:?} cannot be run: {error}"))
-        .then(format!("command -v {}", shell::word(&shown)))
-}
-
-/// Carries one command from its start until no member lives.
+/// Carries one command from before its start until no member lives.
 ///
 /// # Errors
 /// When the other end is not `run`.
@@ -105,34 +78,89 @@ async fn carry(args: WardenArgs) -> io::Result<()> {
     let socket = Socket::from(rustix::stdio::stdin().try_clone_to_owned()?);
     let stdin = take_over(&socket)?;
     let mut link = Link::new(socket)?;
-    let limits = Limits { stop_after_ms: args.stop_after_ms, margin_ms: args.margin_ms };
-    let Some(Order::Until(until)) = link.hear().await? else { return Ok(()) };
-    let plan = Plan::new(limits, until);
-    if !plan.may_start(BootClock.now()) {
-        return link.say(Report::TooLate).await;
-    }
-    let cgroup = Cgroup::create();
-    let main = match start(&args.command, stdin, cgroup.as_ref()) {
-        Ok(main) => main,
+    let mut ended = signal(SignalKind::child())?;
+    let (gate, cgroup) = match set_gate(&args.command, &stdin) {
+        Ok(set) => set,
         Err(error) => return link.say(Report::NotStarted(error.to_string())).await,
     };
-    let mut warden = Warden { link: Some(link), plan, main: Some(main), cgroup };
-    warden.say(Report::Started(main.as_raw_nonzero().get().unsigned_abs())).await;
-    warden.watch().await
+    // The command alone reads it from here on.
+    drop(stdin);
+    let first = gate.pid();
+    let start = stand_by(first, &mut link, &mut ended).await?;
+    match start.and_then(|start| open(gate, start, args.limits)) {
+        Ok(plan) => {
+            let mut warden = Warden { link: Some(link), plan, main: Some(first), cgroup, ended };
+            warden.say(Report::Started(first.as_raw_nonzero().get().unsigned_abs())).await;
+            warden.watch().await
+        }
+        Err(none) => {
+            end_all(cgroup.as_ref())?;
+            match none {
+                NoStart::Told(report) => link.say(report).await,
+                NoStart::Alone => Ok(()),
+            }
+        }
+    }
 }
 
-fn start(command: &[OsString], stdin: OwnedFd, cgroup: Option<&Cgroup>) -> io::Result<Pid> {
+/// Why the gate stays shut.
+enum NoStart {
+    /// `run` has to hear of it.
+    Told(Report),
+    /// `run` is gone, or wants no start.
+    Alone,
+}
+
+fn set_gate(command: &[OsString], stdin: &OwnedFd) -> io::Result<(Gate, Option<Cgroup>)> {
     signals::survive()?;
     set_child_subreaper(Some(getpid()))?;
     tree::is_shown()?;
-    let mut child = process::Command::new("/proc/self/exe");
-    child.arg0("fencepost").args(["run-become", "--parent"]).arg(process::id().to_string());
-    if let Some(cgroup) = cgroup {
-        child.arg("--cgroup").arg(cgroup.folder());
+    let cgroup = Cgroup::create();
+    let gate = Gate::set(command, stdin)?;
+    // Without a group the members are found one by one.
+    let cgroup = cgroup.filter(|cgroup| cgroup.take_in(gate.pid()).is_ok());
+    Ok((gate, cgroup))
+}
+
+/// Waits for the start, or for a reason why there will be none.
+async fn stand_by(first: Pid, link: &mut Link, ended: &mut Arrivals) -> io::Result<Result<Start, NoStart>> {
+    loop {
+        tokio::select! {
+            biased;
+            _ = ended.recv() => match waitpid(Some(first), WaitOptions::NOHANG)? {
+                Some((_, status)) => return Ok(Err(NoStart::Told(Report::Ended(end(status))))),
+                None => {}
+            },
+            order = link.hear() => return Ok(match order {
+                Ok(Some(Order::Start(start))) => Ok(start),
+                Ok(Some(Order::Until(_) | Order::Forward(_) | Order::Stop) | None) | Err(_) => Err(NoStart::Alone),
+            }),
+        }
     }
-    let child = child.arg("--").args(command).stdin(Stdio::from(stdin)).spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| io::Error::other("the system gave the command no number"))
+}
+
+fn open(gate: Gate, start: Start, limits: Limits) -> Result<Plan, NoStart> {
+    let plan = Plan::new(limits, start.until);
+    if !plan.may_start(BootClock.now()) {
+        return Err(NoStart::Told(Report::TooLate));
+    }
+    let opened = gate.open(Start { until: plan.term_at(), ..start });
+    opened.map(|()| plan).map_err(|error| NoStart::Told(Report::NotStarted(error.to_string())))
+}
+
+/// Ends the first process, which has started nothing.
+fn end_all(cgroup: Option<&Cgroup>) -> io::Result<()> {
+    kill(cgroup)?;
+    while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+    Ok(())
+}
+
+/// Kills every member. Whether it worked shows in who is left.
+fn kill(cgroup: Option<&Cgroup>) -> io::Result<()> {
+    if let Some(cgroup) = cgroup {
+        cgroup.kill();
+    }
+    tree::signal_all(getpid(), &[], &[Signal::KILL]).map(drop)
 }
 
 struct Warden {
@@ -142,11 +170,11 @@ struct Warden {
     /// The command itself, until it has ended.
     main: Option<Pid>,
     cgroup: Option<Cgroup>,
+    ended: Arrivals,
 }
 
 impl Warden {
     async fn watch(&mut self) -> io::Result<()> {
-        let mut ended = signal(SignalKind::child())?;
         let mut again = AGAIN;
         while self.reap().await? {
             let now = BootClock.now();
@@ -159,13 +187,13 @@ impl Warden {
                     continue;
                 }
                 Step::Kill => {
-                    self.kill()?;
+                    kill(self.cgroup.as_ref())?;
                     again = (again * 2).min(GLANCE);
                     again
                 }
             };
             tokio::select! {
-                _ = ended.recv() => {}
+                _ = self.ended.recv() => {}
                 order = hear(self.link.as_mut()) => self.follow(order),
                 () = sleep(pause) => {}
             }
@@ -192,16 +220,10 @@ impl Warden {
         }
     }
 
-    fn kill(&self) -> io::Result<()> {
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.kill();
-        }
-        tree::signal_all(getpid(), &[], &[Signal::KILL])?;
-        Ok(())
-    }
-
     fn follow(&mut self, order: Option<Order>) {
         match order {
+            // A second start, or none: whoever says that is not the `run` that this belongs to.
+            Some(Order::Start(_)) | None => self.link = None,
             Some(Order::Until(until)) => self.plan.believed_until(until),
             Some(Order::Stop) => self.plan.stop(Why::Lost, BootClock.now()),
             Some(Order::Forward(number)) => {
@@ -210,7 +232,6 @@ impl Warden {
                     let _ = kill_process(main, signal);
                 }
             }
-            None => self.link = None,
         }
     }
 

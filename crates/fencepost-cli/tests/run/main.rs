@@ -12,6 +12,7 @@ mod environment;
 mod recipes;
 mod several;
 mod signals;
+mod standby;
 mod stopping;
 mod terminal;
 mod waiting;

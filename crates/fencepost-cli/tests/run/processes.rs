@@ -92,8 +92,21 @@ impl Running {
 
     /// The process that starts and stops the command.
     pub(crate) fn warden(&self) -> u32 {
-        let of_ours = |(pid, name): &(u32, String)| name == "fencepost" && *pid != self.pid();
-        marked(&self.mark).into_iter().find(of_ours).expect("there is a warden").0
+        self.part("run-warden")
+    }
+
+    /// The process that waits to become the command.
+    pub(crate) fn first(&self) -> u32 {
+        self.part("run-become")
+    }
+
+    fn part(&self, word: &str) -> u32 {
+        let mut found = None;
+        until("that part of `run` is there", || {
+            found = self.all().into_iter().find(|pid| command_line(*pid).starts_with(&format!("fencepost {word} ")));
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     /// Waits for its end.

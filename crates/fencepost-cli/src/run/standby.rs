@@ -1,0 +1,122 @@
+//! The warden as `run` has it: standing by while the leases are acquired, and gone before `run` is.
+
+use std::{
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream as Socket, process::CommandExt},
+    },
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use fencepost_client::{BootClock, Clock};
+use fencepost_core::Moment;
+use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
+use tokio::time::sleep;
+
+use super::{
+    ask::Ask,
+    cgroup::Cgroup,
+    link::{End, Link, Report, hand_over},
+    tree::{self, Member},
+    warden::WARDEN,
+};
+use crate::{exit::Exit, failure::Failure};
+
+/// How long a warden that has nothing left to do may take to end.
+const LEAVING: Duration = Duration::from_millis(500);
+
+/// A warden. Unless it is told to start the command, it never does.
+#[derive(Debug)]
+pub(crate) struct Standby {
+    pub(crate) link: Link,
+    warden: Child,
+    /// Children from before the command: whoever became this process may have had some.
+    earlier: Vec<Member>,
+}
+
+impl Standby {
+    /// Starts it. Nothing is waited for.
+    ///
+    /// # Errors
+    /// When the system does not let it be started.
+    pub(crate) fn start(ask: &Ask) -> Result<Self, Failure> {
+        Self::started(ask).map_err(cannot_start)
+    }
+
+    fn started(ask: &Ask) -> io::Result<Self> {
+        let me = getpid();
+        let earlier = tree::members(me, &[])?;
+        // Should the warden be killed, its orphans come here.
+        set_child_subreaper(Some(me))?;
+        let (ours, theirs) = Socket::pair()?;
+        hand_over(&ours, rustix::stdio::stdin())?;
+        let mut command = Command::new("/proc/self/exe");
+        let limits = [ask.limits.stop_after_ms, ask.limits.margin_ms].map(|ms| ms.to_string());
+        command.arg0("fencepost").arg(WARDEN).args(limits).arg("--").args(&ask.command);
+        let warden = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
+        Ok(Self { link: Link::new(ours)?, warden, earlier })
+    }
+
+    /// Waits until it cannot start the command any more, and says why. Safe to drop and to call again.
+    pub(crate) async fn fails(&mut self) -> Failure {
+        match self.link.hear().await {
+            Ok(Some(Report::NotStarted(why))) => cannot_start(io::Error::other(why)),
+            Ok(Some(Report::Ended(end))) => ended_before(end),
+            Ok(Some(Report::Started(_) | Report::TooLate | Report::Gone { .. }) | None) | Err(_) => {
+                ended_before(End::Killed(9))
+            }
+        }
+    }
+
+    /// Waits for its end, until then, and makes sure of what it may have left: afterwards no member of the command lives.
+    ///
+    /// # Errors
+    /// When the system does not show its processes.
+    pub(crate) async fn see_it_gone(&mut self, kill_at: Moment) -> io::Result<()> {
+        let mut pause = Duration::from_millis(1);
+        let ended = loop {
+            let ended = self.warden.try_wait()?;
+            if ended.is_some() || BootClock.now() >= kill_at {
+                break ended;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+        };
+        while tree::signal_all(getpid(), &self.earlier, &[Signal::KILL])? > 0 {
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+        // Orphans that came here have no other parent to take note of their end.
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        if !ended.is_some_and(|status| status.success()) {
+            Cgroup::remove_left_by(self.warden.id());
+        }
+        Ok(())
+    }
+
+    /// Lets it go, and waits until it has gone: nothing of `run` outlives it.
+    pub(crate) async fn stand_down(mut self) {
+        self.link.hang_up().await;
+        // Where nothing shows who lives, nobody is left to be told.
+        let _ = self.see_it_gone(BootClock.now().after(LEAVING)).await;
+    }
+}
+
+/// The command cannot be started here.
+pub(crate) fn cannot_start(error: io::Error) -> Failure {
+    Failure::new(Exit::Configuration, format!("the command cannot be started: {error}"))
+        .then("see that /proc is mounted and that processes may be started")
+}
+
+/// Somebody has ended the process that was to become the command.
+pub(crate) fn ended_before(end: End) -> Failure {
+    let (exit, how) = match end {
+        End::Exited(code) => (Exit::Command(code), format!("with exit code {code}")),
+        End::Killed(signal) => (Exit::Signal(signal), format!("by signal {signal}")),
+    };
+    Failure::new(exit, format!("the process that was to become the command was ended {how}"))
+        .detail("the command was not started")
+        .then("run the same command again")
+}
