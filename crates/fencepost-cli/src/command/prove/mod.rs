@@ -125,12 +125,16 @@ pub(crate) async fn run(args: ProveArgs, output: Output) -> Result<Exit, Failure
     let commands = Commands { restart: args.restart_hook, backup: args.backup_hook, restore: args.restore_hook };
     let world = RealWorld::open(line, epoch, commands, plan.domain.clone())?;
     answers(&world, &plan, &args.url).await?;
-    let mut interrupt = signal(SignalKind::interrupt()).expect("a current-thread runtime can listen for signals");
-    let mut terminate = signal(SignalKind::terminate()).expect("a current-thread runtime can listen for signals");
+    let on = |kind| signal(kind).expect("a current-thread runtime can listen for signals");
+    // A hook has a group of its own, so what ends this command does not end the hook by itself.
+    let (mut interrupt, mut terminate) = (on(SignalKind::interrupt()), on(SignalKind::terminate()));
+    let (mut hangup, mut quit) = (on(SignalKind::hangup()), on(SignalKind::quit()));
     let report = tokio::select! {
         report = fencepost_testkit::prove::prove(&plan, &world, |scenario| tell::begins(scenario, output)) => report,
         _ = interrupt.recv() => return Ok(Exit::Signal(2)),
         _ = terminate.recv() => return Ok(Exit::Signal(15)),
+        _ = hangup.recv() => return Ok(Exit::Signal(1)),
+        _ = quit.recv() => return Ok(Exit::Signal(3)),
     };
     world.close().await;
     tell::report(&report, &args.url, &plan, output)?;
