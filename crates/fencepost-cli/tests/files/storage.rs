@@ -135,3 +135,30 @@ fn what_the_rights_do_not_allow_ends_in_77_and_says_where_to_look() {
     let mut command = powerless(&shell, &["write", "file:closed/f", "--grant", &holder]);
     Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap()).exits(0);
 }
+
+/// A folder that may be written to and not be opened: nothing in it can be made durable. Mutant: `Unknown` ends in 73.
+#[test]
+fn a_write_that_may_have_happened_ends_in_82_and_the_same_command_again_settles_it() {
+    let server = Server::start();
+    let shell = server.shell();
+    let folder = shell.path("closed");
+    fs::create_dir(&folder).unwrap();
+    shell.run(&["guard", "file:closed/f", "--domain", "f"]).exits(0);
+    let holder = grant(&shell, "f");
+    fs::write(shell.path("input"), "one\n").unwrap();
+    let write = |mode: u32, operation: &[&str]| {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let arguments = [&["write", "file:closed/f", "--grant", &holder, "--json"], operation].concat();
+        let mut command = powerless(&shell, &arguments);
+        let ran = Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        ran
+    };
+    for operation in [&["--operation", "first"][..], &[]] {
+        let unknown = write(0o300, operation).exits(82).problem();
+        assert_eq!((&unknown["exit_code"], &unknown["may_have_happened"]), (&json!(82), &json!(true)), "{unknown}");
+        write(0o700, operation).exits(0);
+        assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "one\n");
+    }
+    assert_eq!(write(0o700, &["--operation", "first"]).exits(0).json()["verdict"], "replayed");
+}
