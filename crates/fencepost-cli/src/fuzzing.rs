@@ -29,7 +29,8 @@ fn told<T>(parsed: Result<T, Failure>) -> Result<T, Value> {
 /// With what would be told.
 pub fn command_line(arguments: &[OsString]) -> Result<(), Value> {
     static DEFINITION: OnceLock<clap::Command> = OnceLock::new();
-    let _ = run::without_dashes(arguments);
+    let rest = arguments.get(2..).unwrap_or_default();
+    let _ = (run::without_dashes(arguments), run::WardenArgs::parse(rest), run::BecomeArgs::parse(rest));
     let definition = DEFINITION.get_or_init(help::command).clone();
     let parsed = definition.try_get_matches_from(arguments).and_then(|found| Cli::from_arg_matches(&found));
     let cli = parsed.map_err(|error| Value::from(error.render().to_string()))?;
