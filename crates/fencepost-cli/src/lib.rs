@@ -161,6 +161,7 @@ fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::reader_gone().end_with(json),
             Err(_) => Exit::CannotWrite.code(),
         },
+        ErrorKind::InvalidUtf8 => not_text(arguments).end_with(json),
         _ if json => {
             let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end());
             let failure = run::without_dashes(arguments).into_iter().fold(failure, Failure::then);
@@ -175,6 +176,19 @@ fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
             Exit::Usage.code()
         }
     }
+}
+
+/// Which words are no text, where only text will do: the parser says no more than that there is one.
+fn not_text(arguments: &[OsString]) -> Failure {
+    let field = |before: &OsString| {
+        let option = before.to_str().and_then(|before| before.strip_prefix("--"));
+        option.unwrap_or("a word").to_owned()
+    };
+    let preceded = arguments.iter().zip(arguments.iter().skip(1));
+    let fields: Vec<String> =
+        preceded.filter(|(_, word)| word.to_str().is_none()).map(|(before, _)| field(before)).collect();
+    Failure::new(Exit::Usage, format!("{}: must be UTF-8", fields.join(" or ")))
+        .then("type it in UTF-8; only paths may be of other bytes")
 }
 
 fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exit, Failure> {

@@ -4,7 +4,7 @@
 use std::{env, time::Duration};
 
 use fencepost_client::{HttpCoordinator, HttpOptions};
-use fencepost_core::{Grant, OperationId, fence::Rejection};
+use fencepost_core::{Domain, Grant, LeaseId, OperationId, fence::Rejection};
 
 use crate::coordinator::URL_VARIABLE;
 
@@ -19,6 +19,13 @@ pub(crate) fn rejected(grant: &Grant, rejection: &Rejection, operation: Option<&
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
     let report = coordinator.report_rejected(&grant.domain, rejection, Some(grant.lease), operation);
     drop(runtime.block_on(report));
+}
+
+/// A command has failed under a lease that was not lost.
+pub(crate) async fn work_failed(url: &str, domain: &Domain, lease: LeaseId) {
+    if let Some(coordinator) = hasty(url) {
+        drop(coordinator.report_work_failed(domain, lease).await);
+    }
 }
 
 fn hasty(url: &str) -> Option<HttpCoordinator> {

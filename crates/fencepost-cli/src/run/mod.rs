@@ -69,6 +69,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::{Output, aside},
+    report,
 };
 
 /// How long giving back may take. After that the leases end by themselves.
@@ -107,7 +108,13 @@ async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<
     }
     status.released(give_back(session, output).await);
     standby.stand_down().await;
-    match carried? {
+    let carried = carried?;
+    if let (Carried { stopped: None, end, .. }, Some(lease)) = (&carried, leases.first())
+        && !matches!(end, End::Exited(0))
+    {
+        report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
+    }
+    match carried {
         Carried { stopped: Some(why), .. } => {
             Err(Failure::new(Exit::Lost, format!("the lease is lost, and the command was stopped: {why}"))
                 .then("see what it has done; then run the same command again"))

@@ -1,7 +1,8 @@
 //! `watch`: events while they happen, over a coordinator that goes away and comes back.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Child, Command},
     sync::{Arc, Mutex},
     thread,
@@ -146,4 +147,46 @@ fn without_a_coordinator_it_says_so_at_once() {
     let server = Server::start();
     let refused: Ran = server.shell().run(&["watch", "--prefix", "a\nb"]).exits(64);
     assert!(refused.stderr.contains("prefix"), "{}", refused.stderr);
+}
+
+/// What `/metrics` says of this series.
+fn counted(shell: &Shell, series: &str) -> f64 {
+    let address = shell.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap_or_else(|| panic!("no {series} in {text}")).trim().parse().unwrap()
+}
+
+/// The coordinator sees neither the file nor the work: both happen in other processes.
+/// Mutants: `report::rejected` left out of `verdict::rejected`; `report::work_failed` left out of `run`.
+#[test]
+fn a_late_write_and_work_that_fails_are_seen_at_the_coordinator() {
+    let server = Server::start();
+    let shell = server.shell();
+    let watcher = Watcher::start(shell.command(&["watch", "--json"]));
+    shell.sh("fencepost guard file:report --domain report").exits(0);
+    let first = r#"echo "$FENCEPOST_GRANT" >late; echo first | fencepost write file:report"#;
+    shell.sh(&format!("fencepost run report -- sh -c '{first}'")).exits(0);
+    shell.run(&["run", "report", "--advance", "file:report", "--", "true"]).exits(0);
+    let rejections = r#"fencepost_rejections_total{reason="stale"}"#;
+    assert_eq!(counted(&shell, rejections), 0.0);
+    shell.sh(r#"echo late | FENCEPOST_GRANT=$(cat late) fencepost write file:report --operation bill-1"#).exits(81);
+    assert_eq!(counted(&shell, rejections), 1.0);
+    until("the watcher is told", || watcher.names(Some("report")).contains(&"rejected".to_owned()));
+    let told = watcher.events().into_iter().find(|event| event["event"] == "rejected").unwrap();
+    assert_eq!((&told["rejected"], &told["operation"]), (&"stale".into(), &"bill-1".into()));
+
+    let failures = "fencepost_work_failures_total";
+    assert_eq!(counted(&shell, failures), 0.0, "a refused write is not a failure of the work");
+    shell.run(&["run", "other", "--", "false"]).exits(1);
+    assert_eq!(counted(&shell, failures), 1.0);
+    shell.run(&["run", "other", "--", "sh", "-c", "kill -9 $$"]).exits(137);
+    assert_eq!(counted(&shell, failures), 2.0);
+
+    // Nobody waits for a coordinator that is gone: the verdict is the receiver's.
+    drop(server);
+    shell.sh("echo late | FENCEPOST_GRANT=$(cat late) fencepost write file:report").exits(81);
 }
