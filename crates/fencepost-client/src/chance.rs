@@ -1,12 +1,16 @@
 use fencepost_core::{RequestId, holder::Jitter};
 
+/// Fills bytes with chance.
+#[cfg(feature = "simulation")]
+pub(crate) type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
 /// Where a session's random numbers come from.
 pub(crate) enum Chance {
     /// The operating system.
     System,
     /// Whoever simulates, so that one seed makes one run.
     #[cfg(feature = "simulation")]
-    Given(Box<dyn Fn(&mut [u8]) + Send + Sync>),
+    Given(Box<Fill>),
 }
 
 impl Chance {

@@ -33,10 +33,12 @@ impl Connection for Box<dyn Stream> {
 
 type Made<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+type Connect = dyn Fn() -> Made<io::Result<Box<dyn Stream>>> + Send + Sync;
+
 #[derive(Clone)]
 pub(super) enum Connector {
     Tcp(HttpConnector),
-    Given(Arc<dyn Fn() -> Made<io::Result<Box<dyn Stream>>> + Send + Sync>),
+    Given(Arc<Connect>),
 }
 
 pub(super) fn over_tcp(tcp: HttpConnector) -> Connector {

@@ -15,8 +15,8 @@ use fencepost_coordinator::{
 use fencepost_core::{
     Domain, Holder, LeaseId, Moment, Reason, RequestId, Secret, Token, Ttl,
     lease::{
-        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LiveSnapshot, Page,
-        ReleaseRefusal, Released, SessionRefusal, SessionView,
+        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LimitReached,
+        LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
     },
 };
 
@@ -150,7 +150,7 @@ impl Network {
 }
 
 impl Coordinator for Network {
-    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<Refused>> {
+    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
         self.pass(Verb::Open, self.there.open_session(holder, ttl)).await
     }
 
