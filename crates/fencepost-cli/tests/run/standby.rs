@@ -66,7 +66,7 @@ impl Scene {
 }
 
 /// Mutants: the warden goes on waiting where `run` is gone; `run` looks at no warden while it waits; the warden looks at
-/// no first process while it stands by.
+/// no first process while it stands by; every early end is told as a bug.
 #[test]
 fn whoever_is_killed_while_it_waits_the_command_never_starts() {
     for (part, code) in [("run", None), ("warden", Some(137)), ("first process", Some(137))] {
@@ -310,7 +310,7 @@ fn the_first_process_becomes_the_command_on_nothing_but_a_start_in_time() {
     assert!(ran.code == Some(0) && shell.path("ran").exists(), "{ran:?}");
 }
 
-/// Mutant: the terminal's key ends the waiting parts one by one, and `run` takes that for a failure of theirs.
+/// It ends every part that waits, and whichever of them `run` hears of first, it is the same answer.
 #[test]
 fn a_signal_to_the_whole_group_while_it_waits_is_told_as_that_signal() {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
