@@ -48,7 +48,6 @@ pub fn command_line(arguments: &[OsString]) -> Result<(), Value> {
 ///
 /// # Errors
 /// With what would be told.
-#[must_use]
 pub fn durations(text: &str) -> [Result<String, Value>; 5] {
     let again = |ms| duration::as_typed(ms);
     [
