@@ -59,6 +59,33 @@ fn every_trace_of_the_guarantees_is_among_the_mutants() {
     }
 }
 
+/// The mistakes that a model of fencing has to find, by the names of their studies: those without a letter, and each half
+/// of a trace that is two mistakes. One that is lost from the list is a hole in the proof.
+#[test]
+fn every_seeded_mistake_is_among_the_mutants() {
+    let studies = studies();
+    for name in [
+        "an equal token is refused",
+        "the fence is set by the last caller",
+        "collection without the unfenced floor",
+        "staleness is checked before replay",
+        "restore without a new epoch",
+        "tell is not monotone",
+        "a restored receiver is only reopened",
+        "[S1] a shared lease with a token for each holder",
+        "[W2] collection forgets live leases",
+        "[W2] collection inserts fences unchecked",
+        "[W3] records go without horizon",
+        "[W4] the set of domains is not in the fingerprint",
+        "[W5] a replay does not raise the fence",
+        "[W8] recovery forgets the live leases",
+        "[T4] the first heartbeat is not durable",
+        "[T4] a reboot is taken for a restart",
+    ] {
+        assert!(studies.iter().any(|study| study.to_string() == name && is_a_mutant(study)), "{name}");
+    }
+}
+
 #[test]
 fn names_of_studies_are_unique() {
     let mut names: Vec<String> = studies().iter().map(ToString::to_string).collect();

@@ -87,7 +87,7 @@ impl Coordinator for Calls {
         let told = self.call(Command::OpenSession { session, secret: secret.hash(), holder, ttl }).await?;
         match &told.answer {
             Answer::Opened(Ok(session)) => Ok(self.answered(Opened { session: session.clone(), secret }, &told)),
-            Answer::Opened(Err(reached)) => Err(CallError::Refused(reached.clone())),
+            Answer::Opened(Err(reached)) => Err(CallError::Refused(*reached)),
             answer => other(answer),
         }
     }

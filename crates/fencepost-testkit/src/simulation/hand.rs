@@ -236,40 +236,31 @@ impl Hand {
             (call, line.clone())
         };
         let (answer, answered) = oneshot::channel();
-        self.desk.outbox.push(Outgoing::Ask { request: request.clone(), line, answer });
+        self.desk.outbox.push(Outgoing::Ask { request: request.clone(), line: Box::new(line), answer });
         let patience = Duration::from_millis(self.desk.settings.ttl_ms / 8);
         let answered = timeout(patience, answered).await.ok()?.ok()?;
         self.heard(call, &request.wish, &answered);
         Some(answered)
     }
 
-    fn heard(&self, call: u64, wish: &Wish, (verdict, value): &Answered) {
+    fn heard(&self, call: u64, wish: &Wish, answered: &Answered) {
         let common = &self.desk.common;
         let (now_us, mut record) = (common.now_us(), common.record());
-        match (verdict, wish) {
+        record.hear(now_us, call, wish, answered);
+        match (&answered.0, wish) {
             (Verdict::Rejected(rejection), _) => {
                 record.note(now_us, format!("{} is refused: {rejection}", self.name));
-                let line = record.answer(now_us, call, Got::Rejected);
-                line.reason = Some(rejection.code().to_owned());
-                if let Rejection::Stale { by, .. } = rejection {
+                if matches!(rejection, Rejection::Stale { .. }) {
                     common.stale.fetch_add(1, Relaxed);
-                    line.by = Some(by.as_str().to_owned());
                 }
-            }
-            (Verdict::Applied(_) | Verdict::Replayed(_), Wish::Advance) => {
-                record.answer(now_us, call, Got::Applied);
-            }
-            (Verdict::Applied(_) | Verdict::Replayed(_), Wish::Read { .. }) => {
-                record.answer(now_us, call, Got::Value).value = Some(value.clone());
             }
             (Verdict::Applied(_), Wish::Write { value, .. }) => {
                 record.note(now_us, format!("{} has written {value}", self.name));
-                record.answer(now_us, call, Got::Applied);
             }
             (Verdict::Replayed(_), Wish::Write { value, .. }) => {
                 record.note(now_us, format!("{} had written {value} before", self.name));
-                record.answer(now_us, call, Got::Replayed);
             }
+            (Verdict::Applied(_) | Verdict::Replayed(_), Wish::Advance | Wish::Read { .. }) => {}
         }
     }
 }

@@ -64,6 +64,7 @@ pub(super) enum Happening {
     /// A request has come to the resource. A copy has nobody who waits for its answer.
     ToResource {
         from: Address,
+        call: u64,
         request: Arc<ToResource>,
         answer: Option<oneshot::Sender<Answered>>,
     },

@@ -58,7 +58,7 @@ pub(super) enum Outgoing {
     /// A request to the resource, with its line in the history, for the copies that the network may make.
     Ask {
         request: Arc<ToResource>,
-        line: Line,
+        line: Box<Line>,
         answer: oneshot::Sender<Answered>,
     },
     /// The process is to stand still from now on: the gap between reading and writing is where that does most harm.

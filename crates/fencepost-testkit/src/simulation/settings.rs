@@ -49,10 +49,10 @@ impl Settings {
         }
     }
 
-    /// At which rate the clock of the coordinator's machine runs. The margin is a tenth: the slowest and the fastest
-    /// clock differ by less.
+    /// At which rate the clock of the coordinator's machine runs. The margin, a tenth of the TTL, pays for what two clocks
+    /// differ by while a call waits, which is two and a third TTLs here at most, and for one TTL more.
     pub(super) fn coordinators_rate(&self, random: &mut Random) -> u64 {
-        if self.has(Fault::Drift) { random.between(RIGHT * 96 / 100, RIGHT * 104 / 100) } else { RIGHT }
+        if self.has(Fault::Drift) { random.between(RIGHT * 986 / 1_000, RIGHT * 1_014 / 1_000) } else { RIGHT }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     digest::Digest,
     happening::{Address, Happening, Who},
     network::{Link, Network},
-    outbox::{Outgoing, Wish},
+    outbox::Outgoing,
     process::LocalClock,
     resource::Resource,
     server::Server,
@@ -137,7 +137,8 @@ impl World {
         for worker in self.workers.drain(..) {
             worker.process.kill();
         }
-        let record = std::mem::take(&mut *self.common.record());
+        let mut record = std::mem::take(&mut *self.common.record());
+        record.tell_the_rest();
         let text: String =
             record.lines.iter().map(|line| serde_json::to_string(line).expect("a line") + "\n").collect();
         let history = history::read(text.as_bytes()).expect("a history of our own is well formed");
@@ -213,14 +214,15 @@ impl World {
             Happening::Bytes { connection, to, bytes } => self.arrive(connection, to, What::Bytes(bytes)),
             Happening::End { connection, to, end } => self.arrive(connection, to, What::End(end)),
             Happening::Copy { link, bytes } => self.copy(link, bytes),
-            Happening::ToResource { from, request, answer } => {
-                let verdict = self.resource.handle(&request);
-                let value = self.resource.value(&request.grant.domain);
+            Happening::ToResource { from, call, request, answer } => {
                 let (link, now_us) = (Link::Resource(from.worker), self.now_us());
+                let verdict = self.resource.handle(&request);
+                let answered = (verdict, self.resource.value(&request.grant.domain));
+                self.common.record().settle(now_us, call, &request.wish, &answered);
                 let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
                 // A second answer to one request would be for nobody.
                 if let (Some(answer), Some(at_us)) = (answer, arrivals.first()) {
-                    self.at(*at_us, Happening::FromResource { to: from, answered: (verdict, value), answer });
+                    self.at(*at_us, Happening::FromResource { to: from, answered, answer });
                 }
             }
             Happening::FromResource { to, answered, answer } => {
@@ -284,14 +286,16 @@ impl World {
                 Outgoing::Ask { request, line, answer } => {
                     let (from, link, now_us) = (self.address(number), Link::Resource(number), self.now_us());
                     let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
-                    if arrivals.len() > 1 && matches!(request.wish, Wish::Write { .. }) {
-                        // To the resource a copy is a call of its own, which nobody hears the answer of.
-                        self.common.record().repeat(line);
+                    let first = line.call.expect("a call has its number");
+                    if arrivals.is_empty() {
+                        self.common.record().lose(now_us, first);
                     }
                     let mut answer = Some(answer);
-                    for at_us in arrivals {
+                    for (nth, at_us) in arrivals.into_iter().enumerate() {
+                        // To the resource a copy is a call of its own, which nobody hears the answer of.
+                        let call = if nth == 0 { first } else { self.common.record().repeat((*line).clone()) };
                         let (request, answer) = (request.clone(), answer.take());
-                        self.at(at_us, Happening::ToResource { from, request, answer });
+                        self.at(at_us, Happening::ToResource { from, call, request, answer });
                     }
                 }
                 Outgoing::StandStill { for_us } => self.stand_still(number, for_us, false),
