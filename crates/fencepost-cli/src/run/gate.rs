@@ -104,7 +104,7 @@ pub(crate) fn become_command(args: &BecomeArgs) -> Result<Exit, Failure> {
         return Err(bug("there is no command".to_owned()));
     };
     let mut command = process::Command::new(program);
-    environment::set(&mut command.args(arguments), start.variables);
+    environment::set(command.args(arguments), start.variables);
     if !is_in_time(start.until, BootClock.now()) {
         return Err(Failure::new(Exit::Lost, "too little of the lease was left when the command came to run")
             .detail("it was not started"));

@@ -127,9 +127,8 @@ async fn stand_by(first: Pid, link: &mut Link, ended: &mut Arrivals) -> io::Resu
     loop {
         tokio::select! {
             biased;
-            _ = ended.recv() => match waitpid(Some(first), WaitOptions::NOHANG)? {
-                Some((_, status)) => return Ok(Err(NoStart::Told(Report::Ended(end(status))))),
-                None => {}
+            _ = ended.recv() => if let Some((_, status)) = waitpid(Some(first), WaitOptions::NOHANG)? {
+                return Ok(Err(NoStart::Told(Report::Ended(end(status)))));
             },
             order = link.hear() => return Ok(match order {
                 Ok(Some(Order::Start(start))) => Ok(start),
