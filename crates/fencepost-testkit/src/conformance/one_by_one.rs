@@ -42,6 +42,7 @@ macro_rules! conformance_tests {
             odd_and_long_operation_ids_are_kept_apart
             fences_survive_reopening
             floors_survive_reopening
+            unfenced_floors_survive_reopening
             lost_records_close_the_receiver
             a_restored_backup_closes_the_receiver
             random_scripts_are_answered_as_the_reference_answers_them

@@ -83,7 +83,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios! {
     odd_and_long_domains_are_kept_apart;
     odd_and_long_operation_ids_are_kept_apart [OperationRecords];
     fences_survive_reopening;
-    floors_survive_reopening;
+    floors_survive_reopening [Telling];
+    unfenced_floors_survive_reopening [Collection];
     lost_records_close_the_receiver [LostRecords];
     a_restored_backup_closes_the_receiver [RestoredBackup];
     random_scripts_are_answered_as_the_reference_answers_them;

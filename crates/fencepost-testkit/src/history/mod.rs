@@ -60,11 +60,12 @@ pub struct Report {
     pub registers: usize,
     /// What must not have happened; empty where all is well.
     pub violations: Vec<Violation>,
-    /// Registers with more than 128 calls under way at a time, about which nothing is said.
+    /// Registers about which nothing is said, for too many of their calls were under way at a time.
     pub undecided: Vec<String>,
 }
 
-/// Checks a history. Takes time in proportion to its length, and more where many calls overlap.
+/// Checks a history. Takes time in proportion to its length, and more where many calls overlap; where that would be
+/// without bound the register is among the [`undecided`](Report::undecided).
 #[must_use]
 pub fn check(history: &History) -> Report {
     let calls = &history.calls;

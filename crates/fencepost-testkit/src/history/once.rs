@@ -26,24 +26,62 @@ fn one(operation: &str, attempts: &[&Call]) -> Option<Violation> {
         return Some(Violation { invariant: "I6", what, story: tell(&[first, second]) });
     }
     for replayed in with(Outcome::Replayed) {
-        let original = attempts.iter().copied().find(|call| could_have_been(call, replayed));
-        if original.is_none() {
+        let originals: Vec<&Call> = attempts.iter().copied().filter(|call| could_have_been(call, replayed)).collect();
+        if originals.is_empty() {
             let what = format!("operation {operation} was replayed and had not taken effect");
             return Some(Violation { invariant: "I6", what, story: tell(&[replayed]) });
         }
-        let conflicting = with(Outcome::Applied).find(|call| fingerprint(call) != fingerprint(replayed));
+        let is_another = |call: &&Call| !is_same_request(call, replayed);
+        // Without an answer that says which one took effect, one of the same request is enough.
+        let all_others = originals.iter().all(is_another).then(|| originals[0]);
+        let conflicting = with(Outcome::Applied).find(is_another).or(all_others);
         if let Some(conflicting) = conflicting {
             let what = format!("operation {operation} was replayed for another request");
             return Some(Violation { invariant: "I7", what, story: tell(&[conflicting, replayed]) });
         }
     }
-    None
+    attempts
+        .iter()
+        .copied()
+        .filter(|call| is_conflict(call))
+        .find_map(|refused| no_conflict(operation, attempts, refused))
 }
 
 /// Whether this attempt may be the one whose effect a replay answers for.
 fn could_have_been(attempt: &Call, replayed: &Call) -> bool {
-    let may_have_happened = matches!(attempt.outcome, Outcome::Applied | Outcome::Unknown);
-    may_have_happened && replayed.answered.is_some_and(|answered| attempt.called < answered)
+    may_have_happened(attempt) && replayed.answered.is_some_and(|answered| attempt.called < answered)
+}
+
+fn may_have_happened(attempt: &Call) -> bool {
+    matches!(attempt.outcome, Outcome::Applied | Outcome::Unknown)
+}
+
+fn is_conflict(call: &Call) -> bool {
+    matches!(&call.outcome, Outcome::Rejected { reason } if reason == "operation_conflict")
+}
+
+/// A call that was refused as a conflict although the request on record was its own, or no other one was ever there.
+fn no_conflict(operation: &str, attempts: &[&Call], refused: &Call) -> Option<Violation> {
+    let on_record = |call: &Call| matches!(call.outcome, Outcome::Applied | Outcome::Replayed);
+    let own = attempts
+        .iter()
+        .copied()
+        .find(|call| on_record(call) && call.precedes(refused) && is_same_request(call, refused));
+    // One that was only under way at the time has been in the way too, whatever came of it.
+    let in_the_way = |call: &Call| {
+        let is_before = refused.answered.is_some_and(|answered| call.called < answered);
+        is_before && (may_have_happened(call) || !call.precedes(refused)) && !is_same_request(call, refused)
+    };
+    let what = format!("operation {operation} was refused as a conflict with its own request");
+    match own {
+        Some(own) => Some(Violation { invariant: "I7", what, story: tell(&[own, refused]) }),
+        None if attempts.iter().any(|call| in_the_way(call)) => None,
+        None => Some(Violation { invariant: "I7", what, story: tell(&[refused]) }),
+    }
+}
+
+fn is_same_request(call: &Call, other: &Call) -> bool {
+    fingerprint(call) == fingerprint(other)
 }
 
 fn fingerprint(call: &Call) -> Option<&str> {

@@ -5,8 +5,13 @@
 //! The search walks through the history and keeps every state that the answers so far allow (Wing and Gong's search,
 //! by moments, with a memo of the states). A call without an answer may take effect at any later moment, or never; it
 //! is dropped as soon as every state rules it out for good.
+//!
+//! Unanswered calls would double the states with each of them. So a state is kept only when no other one can do as
+//! much ([`Search::is_as_good`]): one that spent fewer unanswered calls to come to the same value and fence. And an
+//! operation that only a replay asks for need not be guessed at ahead of time: a state remembers which unanswered
+//! writes may have been overwritten at once, unseen by anybody, and a replay may say afterwards that one of them was.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 
 use fencepost_core::Token;
 
@@ -26,50 +31,27 @@ struct Rules {
 const ALL: Rules = Rules { fence: true, once: true };
 
 /// A state that the history so far allows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     fence: Option<Token>,
     /// The value, by its number; `None` before anything is known of it.
     value: Option<u32>,
-    /// Calls under way that have taken effect already, by their places among the open ones.
+    /// Calls under way that have taken effect already, or never can, by their places among the open ones.
     taken: u128,
+    /// Unanswered writes of operations that may have taken effect and been overwritten at once, by their places.
+    hidden: u128,
     /// Operations of several attempts that have taken effect, in order.
     done: Vec<u32>,
-}
-
-/// Calls under way. Each has a place, which is free again when the call is over.
-struct Open {
-    /// As long as it has ever had to be, at most [`PLACES`].
-    places: Vec<Option<usize>>,
 }
 
 /// How many calls of one register may be under way at a time: as many as a state has bits.
 const PLACES: usize = 128;
 
-impl Open {
-    /// Gives a call a place, or says that there is none.
-    fn enter(&mut self, call: usize) -> bool {
-        match self.places.iter().position(Option::is_none) {
-            Some(free) => self.places[free] = Some(call),
-            None if self.places.len() < PLACES => self.places.push(Some(call)),
-            None => return false,
-        }
-        true
-    }
-
-    fn place_of(&self, call: usize) -> Option<usize> {
-        self.places.iter().position(|place| *place == Some(call))
-    }
-
-    /// The calls under way that a state has not let take effect.
-    fn left<'a>(&'a self, state: &State) -> impl Iterator<Item = (usize, usize)> + use<'a> {
-        let taken = state.taken;
-        let calls = self.places.iter().enumerate().filter_map(|(place, call)| Some((place, (*call)?)));
-        calls.filter(move |(place, _)| taken & (1 << place) == 0)
-    }
-}
+/// How often states may be compared for one answer, which bounds its time and its memory.
+const COMPARED: usize = 1_000_000;
 
 /// A call in numbers.
+#[derive(PartialEq, Eq)]
 struct Step {
     token: Option<Token>,
     /// The value written.
@@ -88,26 +70,29 @@ enum Expected {
     Unknown,
 }
 
-/// More calls were under way than can be searched.
+/// More calls were under way, or more states to look at, than can be searched.
 pub(super) struct TooMany;
 
 /// # Errors
-/// When more than 128 calls of the register were under way at a time; nothing is said about it then.
+/// When more than [`PLACES`] calls of the register were under way at a time, or an answer takes more than [`COMPARED`]
+/// comparisons; nothing is said about the register then.
 pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
     let Some(broken_at) = explain(calls, ALL)? else { return Ok(None) };
     let end = calls[broken_at].answered;
     let until_then: Vec<&Call> = calls.iter().copied().filter(|call| Some(call.called) < end).collect();
-    let broken = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules), Ok(Some(_)));
+    let explained = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules), Ok(None));
     let (no_fence, not_once) = (Rules { fence: false, ..ALL }, Rules { once: false, ..ALL });
-    let (invariant, what, without) = if !broken(&until_then, no_fence) {
+    let (invariant, what, without) = if explained(&until_then, no_fence) {
         ("I3", "no order explains the answers unless a stale call had its way", Some(no_fence))
-    } else if !broken(&until_then, not_once) {
+    } else if explained(&until_then, not_once) {
         ("I6", "no order explains the answers unless operation records were ignored", Some(not_once))
     } else {
         ("register", "no order of the calls explains the answers: an update was lost or a value made up", None)
     };
     // What is left out must leave the reason as it is: explained without the rule, and not with it.
-    let story = shorten(until_then, |calls| broken(calls, ALL) && without.is_none_or(|rules| !broken(calls, rules)));
+    let story = shorten(until_then, |calls| {
+        Ok(explain(calls, ALL)?.is_some() && without.is_none_or(|rules| explained(calls, rules)))
+    });
     Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
 }
 
@@ -122,120 +107,287 @@ fn explain(calls: &[&Call], rules: Rules) -> Result<Option<usize>, TooMany> {
         }
     }
     moments.sort_unstable();
-    let mut states = HashSet::from([State { fence: None, value: None, taken: 0, done: Vec::new() }]);
-    let mut open = Open { places: Vec::new() };
-    let step_of = |at: usize| steps[at].as_ref().expect("only calls with a step have moments");
+    let mut search = Search::new(&steps, rules);
     for (_, is_answer, at) in moments {
         if !is_answer {
-            if !open.enter(at) {
-                return Err(TooMany);
-            }
-            continue;
-        }
-        let place = open.place_of(at).expect("an answer comes after its call");
-        states = settle(states, &open, place, &step_of, rules);
-        if states.is_empty() {
+            search.begin(at)?;
+        } else if !search.end(at)? {
             return Ok(Some(at));
         }
-        open.places[place] = None;
-        forget(&mut states, &mut open, &step_of, rules);
     }
     Ok(None)
 }
 
-/// Every state in which the call at `place` has taken effect, reached by letting calls under way take effect before it.
-fn settle<'s>(
-    states: HashSet<State>,
-    open: &Open,
-    place: usize,
-    step_of: &impl Fn(usize) -> &'s Step,
+/// The states that the history so far allows, and the calls under way.
+struct Search<'s> {
+    steps: &'s [Option<Step>],
     rules: Rules,
-) -> HashSet<State> {
-    let mut settled = HashSet::new();
-    let mut seen: HashSet<State> = HashSet::new();
-    let mut todo: Vec<State> = states.into_iter().collect();
-    while let Some(mut state) = todo.pop() {
-        // What changes nothing takes effect as soon as it can: waiting would only leave it undone.
-        for (place, call) in open.left(&state) {
-            let took = take(&state, step_of(call), rules);
-            if took.is_some_and(|next| (next.fence, next.value, &next.done) == (state.fence, state.value, &state.done))
-            {
-                state.taken |= 1 << place;
+    states: Vec<State>,
+    /// Calls under way, each at its place, which is free again when the call is over. At most [`PLACES`].
+    open: Vec<Option<(usize, &'s Step)>>,
+    /// For each operation, how many of its attempts are still to begin, or to be answered.
+    ahead: HashMap<u32, u32>,
+}
+
+impl<'s> Search<'s> {
+    fn new(steps: &'s [Option<Step>], rules: Rules) -> Self {
+        let mut ahead = HashMap::new();
+        for operation in steps.iter().flatten().filter_map(|step| step.operation) {
+            *ahead.entry(operation).or_default() += 1;
+        }
+        let start = State { fence: None, value: None, taken: 0, hidden: 0, done: Vec::new() };
+        Self { steps, rules, states: vec![start], open: Vec::new(), ahead }
+    }
+
+    /// Gives a call a place, or says that there is none.
+    fn begin(&mut self, at: usize) -> Result<(), TooMany> {
+        let step = self.steps[at].as_ref().expect("only calls with a step have moments");
+        match self.open.iter().position(Option::is_none) {
+            Some(free) => self.open[free] = Some((at, step)),
+            None if self.open.len() < PLACES => self.open.push(Some((at, step))),
+            None => return Err(TooMany),
+        }
+        if step.outcome == Expected::Unknown {
+            self.is_no_longer_ahead(step);
+            let states = std::mem::take(&mut self.states);
+            self.states = states.into_iter().map(|state| self.bury(state)).collect();
+            self.forget();
+        }
+        Ok(())
+    }
+
+    /// Keeps the states in which the call has taken effect. Says whether there are any.
+    fn end(&mut self, at: usize) -> Result<bool, TooMany> {
+        let place = self.open.iter().position(|open| open.is_some_and(|(call, _)| call == at));
+        let place = place.expect("an answer comes after its call");
+        self.states = self.settle(place)?;
+        if let Some((_, step)) = self.open[place].take() {
+            self.is_no_longer_ahead(step);
+        }
+        self.forget();
+        Ok(!self.states.is_empty())
+    }
+
+    fn is_no_longer_ahead(&mut self, step: &Step) {
+        if let Some(ahead) = step.operation.and_then(|operation| self.ahead.get_mut(&operation)) {
+            *ahead -= 1;
+        }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = (usize, &'s Step)> {
+        self.open.iter().enumerate().filter_map(|(place, open)| open.map(|(_, step)| (place, step)))
+    }
+
+    /// The calls under way that a state has not let take effect.
+    fn left(&self, state: &State) -> impl Iterator<Item = (usize, &'s Step)> {
+        let taken = state.taken;
+        self.calls().filter(move |(place, _)| taken & (1 << place) == 0)
+    }
+
+    /// Every state in which the call at `target` has taken effect, reached by letting calls under way take effect
+    /// before it.
+    fn settle(&self, target: usize) -> Result<Vec<State>, TooMany> {
+        let mut settled = Frontier::default();
+        let mut seen = Frontier::default();
+        let mut todo: VecDeque<State> = self.states.iter().cloned().collect();
+        while let Some(mut state) = todo.pop_front() {
+            self.take_what_changes_nothing(&mut state);
+            if state.taken & (1 << target) != 0 {
+                state.taken &= !(1 << target);
+                settled.admit(self, state)?;
+                continue;
             }
-        }
-        if state.taken & (1 << place) != 0 {
-            state.taken &= !(1 << place);
-            settled.insert(state);
-            continue;
-        }
-        for (place, call) in open.left(&state) {
-            if let Some(mut next) = take(&state, step_of(call), rules) {
-                next.taken |= 1 << place;
-                if seen.insert(next.clone()) {
-                    todo.push(next);
+            for (place, step) in self.left(&state) {
+                let is_unknown = step.outcome == Expected::Unknown;
+                // Of unanswered calls that nobody can tell apart, the first one stands for all.
+                if is_unknown && self.left(&state).any(|(other, like)| other < place && like == step) {
+                    continue;
+                }
+                for next in self.take(&state, place, step) {
+                    if is_unknown && is_same(&next, &state) || !seen.admit(self, next.clone())? {
+                        continue;
+                    }
+                    // Those that spend fewer unanswered calls come first, for they make the others needless.
+                    if is_unknown { todo.push_back(next) } else { todo.push_front(next) }
                 }
             }
         }
+        Ok(settled.into_states())
     }
-    settled
-}
 
-/// The state after a call took effect, if it can have, with the answer that it was given.
-fn take(state: &State, step: &Step, rules: Rules) -> Option<State> {
-    let stale = step.token.is_some_and(|token| state.fence.is_some_and(|fence| token < fence));
-    let done = step.operation.is_some_and(|operation| state.done.contains(&operation));
-    match step.outcome {
-        // To call a retry stale whose effect has happened would be a lie.
-        Expected::Stale => return (stale && !(rules.once && done)).then(|| state.clone()),
-        Expected::Replayed if rules.once && !done => return None,
-        Expected::Unknown if rules.once && done => return Some(replayed(state, step, stale)),
-        Expected::Replayed => return Some(replayed(state, step, stale)),
-        Expected::Applied | Expected::Unknown => {}
-    }
-    if rules.fence && stale || rules.once && done {
-        return None;
-    }
-    if let (Some(read), Some(value)) = (step.reads, state.value)
-        && read != value
-    {
-        return None;
-    }
-    let mut next = state.clone();
-    next.fence = next.fence.max(step.token);
-    next.value = step.writes.or(step.reads).or(next.value);
-    if let Some(operation) = step.operation
-        && let Err(at) = next.done.binary_search(&operation)
-    {
-        next.done.insert(at, operation);
-    }
-    Some(next)
-}
-
-/// A replay changes no value; under a token that is not stale it raises the fence.
-fn replayed(state: &State, step: &Step, stale: bool) -> State {
-    let fence = if stale { state.fence } else { state.fence.max(step.token) };
-    State { fence, ..state.clone() }
-}
-
-/// Drops calls without an answer that can never take effect any more, in whatever state.
-fn forget<'s>(states: &mut HashSet<State>, open: &mut Open, step_of: &impl Fn(usize) -> &'s Step, rules: Rules) {
-    let mut gone = 0_u128;
-    for (place, call) in open.places.iter_mut().enumerate() {
-        let Some(step) = call.map(step_of).filter(|step| step.outcome == Expected::Unknown) else { continue };
-        let lost = states.iter().all(|state| {
-            let raises_nothing = state.fence >= step.token;
-            let stale = rules.fence && state.fence > step.token && step.token.is_some();
-            let done = rules.once && step.operation.is_some_and(|operation| state.done.contains(&operation));
-            state.taken & (1 << place) != 0 || stale || done && raises_nothing
-        });
-        if lost {
-            gone |= 1 << place;
-            *call = None;
+    /// An answered call that changes nothing takes effect as soon as it can: waiting would only leave it undone.
+    fn take_what_changes_nothing(&self, state: &mut State) {
+        for (place, step) in self.calls() {
+            let is_left = state.taken & (1 << place) == 0 && step.outcome != Expected::Unknown;
+            if is_left && self.take(state, place, step).any(|next| is_same(&next, state)) {
+                state.taken |= 1 << place;
+            }
         }
     }
-    if gone != 0 {
-        let without = |state: State| State { taken: state.taken & !gone, ..state };
-        *states = std::mem::take(states).into_iter().map(without).collect();
+
+    /// The states after a call took effect, with the answer that it was given.
+    fn take(&self, state: &State, place: usize, step: &Step) -> impl Iterator<Item = State> + use<> {
+        let is_stale = step.token.is_some_and(|token| state.fence.is_some_and(|fence| token < fence));
+        let is_done = step.operation.is_some_and(|operation| state.done.contains(&operation));
+        let hidden = step.operation.map_or(0, |operation| state.hidden & self.attempts(operation) & !(1 << place));
+        let effect = || (!is_stale && !is_done).then(|| self.effect(state, step)).flatten();
+        let replay = || {
+            let fence = if is_stale { state.fence } else { state.fence.max(step.token) };
+            let may_be_done = is_done || hidden != 0 || !self.rules.once;
+            may_be_done.then(|| with_done(State { fence, ..state.clone() }, step.operation))
+        };
+        let moves = match step.outcome {
+            // To call a retry stale whose effect has happened would be a lie, so that no attempt was hidden before.
+            Expected::Stale => {
+                let not_done =
+                    (is_stale && !is_done).then(|| State { hidden: state.hidden & !hidden, ..state.clone() });
+                [not_done, None]
+            }
+            Expected::Applied => [effect(), None],
+            Expected::Replayed => [None, replay()],
+            Expected::Unknown if is_done || hidden != 0 => [effect(), replay()],
+            Expected::Unknown => [effect(), None],
+        };
+        moves
+            .map(|next| next.map(|next| self.bury(State { taken: next.taken | 1 << place, ..next })))
+            .into_iter()
+            .flatten()
+    }
+
+    /// What a call that is neither stale nor done makes of a state; `None` where it read something else.
+    fn effect(&self, state: &State, step: &Step) -> Option<State> {
+        if let (Some(read), Some(value)) = (step.reads, state.value)
+            && read != value
+        {
+            return None;
+        }
+        let fence = state.fence.max(step.token);
+        let value = step.writes.or(step.reads).or(state.value);
+        let overwrites = step.writes.is_some();
+        let may_hide = |other: &Step| {
+            let fits = state.fence <= other.token && other.token <= fence && other.operation != step.operation;
+            other.outcome == Expected::Unknown && other.operation.is_some() && other.writes.is_some() && fits
+        };
+        let hides = self.left(state).filter(|(_, other)| overwrites && may_hide(other));
+        let hidden = hides.fold(state.hidden, |hidden, (place, _)| hidden | 1 << place);
+        Some(with_done(State { fence, value, hidden, ..state.clone() }, step.operation))
+    }
+
+    /// Counts the unanswered calls that can do nothing any more as taken, and forgets what hidden ones were for.
+    fn bury(&self, mut state: State) -> State {
+        for (place, step) in self.calls() {
+            let is_done = step.operation.is_some_and(|operation| state.done.contains(&operation));
+            if is_done {
+                state.hidden &= !(1 << place);
+            }
+            let raises_nothing = state.fence >= step.token;
+            let is_stale = state.fence > step.token && step.token.is_some();
+            if step.outcome == Expected::Unknown && (is_stale || raises_nothing && (is_done || step.writes.is_none())) {
+                state.taken |= 1 << place;
+            }
+        }
+        state
+    }
+
+    /// The places of an operation's unanswered attempts.
+    fn attempts(&self, operation: u32) -> u128 {
+        let of_it = |step: &Step| step.operation == Some(operation) && step.outcome == Expected::Unknown;
+        self.calls().filter(|(_, step)| of_it(step)).fold(0, |places, (place, _)| places | 1 << place)
+    }
+
+    /// Whether it can matter to anybody from here on that an operation has been done.
+    fn matters(&self, operation: u32, state: &State) -> bool {
+        self.ahead.get(&operation).is_some_and(|ahead| *ahead > 0) || self.attempts(operation) & !state.taken != 0
+    }
+
+    /// Whether whatever can follow on `other` can follow on `state` as well. The two have one fence, one value, and
+    /// the same answered calls behind them.
+    fn is_as_good(&self, state: &State, other: &State) -> bool {
+        let may_be_done = |operation: &u32| {
+            state.done.contains(operation)
+                || state.hidden & self.attempts(*operation) != 0
+                || !self.matters(*operation, other)
+        };
+        state.taken & !other.taken == 0
+            && other.hidden & !state.hidden == 0
+            && state.done.iter().all(|operation| other.done.contains(operation))
+            && other.done.iter().all(may_be_done)
+    }
+
+    /// Drops unanswered calls that can never take effect any more, in whatever state, and operations that nobody will
+    /// ask about.
+    fn forget(&mut self) {
+        let everywhere = self.states.iter().fold(u128::MAX, |all, state| all & state.taken);
+        let hidden = self.states.iter().fold(0, |any, state| any | state.hidden);
+        let is_asked_for = |search: &Self, operation: u32| {
+            search.ahead.get(&operation).is_some_and(|ahead| *ahead > 0)
+                || search.attempts(operation) & !everywhere != 0
+        };
+        let mut gone = 0_u128;
+        for (place, step) in self.calls() {
+            let is_over = step.outcome == Expected::Unknown && everywhere & (1 << place) != 0;
+            let is_needed = hidden & (1 << place) != 0 && step.operation.is_some_and(|op| is_asked_for(self, op));
+            if is_over && !is_needed {
+                gone |= 1 << place;
+            }
+        }
+        let asked_for: HashMap<u32, bool> = (self.states.iter().flat_map(|state| &state.done))
+            .map(|operation| (*operation, is_asked_for(self, *operation)))
+            .collect();
+        for state in &mut self.states {
+            state.taken &= !gone;
+            state.hidden &= !gone;
+            state.done.retain(|operation| asked_for[operation]);
+        }
+        for (place, open) in self.open.iter_mut().enumerate() {
+            if gone & (1 << place) != 0 {
+                *open = None;
+            }
+        }
+    }
+}
+
+/// Whether two states differ in nothing but the calls that led to them.
+fn is_same(next: &State, state: &State) -> bool {
+    next.fence == state.fence && next.value == state.value && next.hidden == state.hidden && next.done == state.done
+}
+
+fn with_done(mut state: State, operation: Option<u32>) -> State {
+    if let Some(operation) = operation
+        && let Err(at) = state.done.binary_search(&operation)
+    {
+        state.done.insert(at, operation);
+    }
+    state
+}
+
+/// States of which none is as good as another.
+#[derive(Default)]
+struct Frontier {
+    states: HashMap<(Option<Token>, Option<u32>, u128), Vec<State>>,
+    compared: usize,
+}
+
+impl Frontier {
+    /// Takes a state in, unless one that is as good is there already. Says whether it did.
+    fn admit(&mut self, search: &Search<'_>, state: State) -> Result<bool, TooMany> {
+        let is_answered = |step: &Step| step.outcome != Expected::Unknown;
+        let answered = search.calls().filter(|(_, step)| is_answered(step)).fold(0, |all, (place, _)| all | 1 << place);
+        let like = self.states.entry((state.fence, state.value, state.taken & answered)).or_default();
+        self.compared += like.len() + 1;
+        if self.compared > COMPARED {
+            return Err(TooMany);
+        }
+        if like.iter().any(|known| search.is_as_good(known, &state)) {
+            return Ok(false);
+        }
+        like.retain(|known| !search.is_as_good(&state, known));
+        like.push(state);
+        Ok(true)
+    }
+
+    fn into_states(self) -> Vec<State> {
+        self.states.into_values().flatten().collect()
     }
 }
 
@@ -271,15 +423,10 @@ fn number<'a>(calls: &[&'a Call], rules: Rules) -> Vec<Option<Step>> {
             _ => None,
         };
         let operation = call.action.operation().and_then(|id| operations.get(id));
-        let operation = operation.filter(|(_, attempts)| *attempts > 1).map(|(number, _)| *number);
-        let says_nothing = outcome == Some(Expected::Unknown) && writes.is_none() && call.action.token().is_none();
-        steps.push(outcome.filter(|_| !says_nothing).map(|outcome| Step {
-            token: call.action.token(),
-            writes,
-            reads,
-            operation,
-            outcome,
-        }));
+        let operation = operation.filter(|(_, attempts)| *attempts > 1 && rules.once).map(|(number, _)| *number);
+        let token = call.action.token().filter(|_| rules.fence);
+        let says_nothing = outcome == Some(Expected::Unknown) && writes.is_none() && token.is_none();
+        steps.push(outcome.filter(|_| !says_nothing).map(|outcome| Step { token, writes, reads, operation, outcome }));
     }
     steps
 }
@@ -287,8 +434,8 @@ fn number<'a>(calls: &[&'a Call], rules: Rules) -> Vec<Option<Step>> {
 /// How often a story is tried without some of its calls: long histories are cut down far enough, not to the bone.
 const TRIES: usize = 2_000;
 
-/// Leaves out calls as long as what is left shows the same.
-fn shorten<'a>(mut story: Vec<&'a Call>, shows: impl Fn(&[&'a Call]) -> bool) -> Vec<&'a Call> {
+/// Leaves out calls as long as what is left shows the same, and can be searched.
+fn shorten<'a>(mut story: Vec<&'a Call>, shows: impl Fn(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
     let mut tries = 0;
     let mut chunk = story.len().div_ceil(2);
     while chunk > 0 {
@@ -297,10 +444,10 @@ fn shorten<'a>(mut story: Vec<&'a Call>, shows: impl Fn(&[&'a Call]) -> bool) ->
             tries += 1;
             let mut shorter = story.clone();
             shorter.drain(start..(start + chunk).min(story.len()));
-            if shows(&shorter) {
-                story = shorter;
-            } else {
-                start += chunk;
+            match shows(&shorter) {
+                Ok(true) => story = shorter,
+                Ok(false) => start += chunk,
+                Err(TooMany) => return story,
             }
         }
         if chunk == 1 {

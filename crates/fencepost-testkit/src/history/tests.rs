@@ -125,8 +125,8 @@ proptest! {
         prop_assert!(report.violations.is_empty(), "{:#?}\n{history}", report.violations);
     }
 
-    /// A rejection turned into an acceptance, an acceptance into a rejection, or a read into one of something never
-    /// written. In lives of few calls, so that a second opinion can try every order: one of the two is right.
+    /// A rejection turned into an acceptance, an acceptance into a rejection, a replay into an effect, or a read into
+    /// one of something never written. In lives of few calls, so that a second opinion can try every order: one of the two is right.
     #[test]
     fn an_edited_history_is_found_out(acts in acts()) {
         let lines = of_few_calls(live(acts));
@@ -143,6 +143,7 @@ proptest! {
                 Some(Answer::Applied) => {
                     (edited[at].got, edited[at].reason) = (Some(Answer::Rejected), Some("stale".to_owned()));
                 }
+                Some(Answer::Replayed) => edited[at].got = Some(Answer::Applied),
                 Some(Answer::Value) => edited[at].value = Some("never written".to_owned()),
                 _ => continue,
             }
@@ -150,6 +151,61 @@ proptest! {
             let nothing_known = only_read && lines.iter().all(|line| line.doing != Some(Doing::Write));
             let found = nothing_known || !violations(&text(&edited)).is_empty() || brute_force(&edited);
             prop_assert!(found, "{}", text(&edited));
+        }
+    }
+
+    /// An effect turned into a replay: of the only attempt, or of the first, it answers for nothing.
+    #[test]
+    fn an_effect_told_as_a_replay_is_found_out(acts in acts()) {
+        let lines = of_few_calls(live(acts));
+        for at in 0..lines.len() {
+            let call = lines.iter().find(|line| line.call.is_some() && line.call == lines[at].answer);
+            if lines[at].got != Some(Answer::Applied) || call.is_none_or(|call| call.operation.is_none()) {
+                continue;
+            }
+            let mut edited = lines.clone();
+            edited[at].got = Some(Answer::Replayed);
+            prop_assert!(!violations(&text(&edited)).is_empty() || brute_force(&edited), "{}", text(&edited));
+        }
+    }
+
+    /// Leases one after the other are accepted. One granted under a token from before, or believed in until after the
+    /// next one was granted, is found.
+    #[test]
+    fn an_edited_lease_is_found_out(leases in prop::collection::vec((1..50_u64, 1..100_u64, any::<bool>()), 2..20)) {
+        let (mut lines, mut now) = (Vec::new(), 0);
+        for (grant, (gap, ttl, renewed)) in (0..).zip(&leases) {
+            let lease = Line { domain: Some("d".to_owned()), lease: Some(format!("l{grant}")), ..Line::default() };
+            let mut say = |after: u64, did: Did, line: Line| {
+                now += after;
+                let Line { call, answer, doing, got, .. } = Line::of(did);
+                lines.push(Line { at_us: Some(now), call, answer, doing, got, ..line });
+            };
+            let token = Some((grant + 10).to_string());
+            say(*gap, Did::Called(2 * grant, Doing::Acquire), Line { lease: None, ..lease.clone() });
+            say(*gap, Did::Answered(2 * grant, Answer::Granted), Line { token, ..lease.clone() });
+            if *renewed {
+                say(0, Did::Called(2 * grant + 1, Doing::Renew), lease);
+                say(0, Did::Answered(2 * grant + 1, Answer::Renewed), Line::default());
+            }
+            now += ttl;
+            let answers = lines.iter_mut().rev().take(if *renewed { 3 } else { 1 });
+            answers.filter(|line| line.answer.is_some()).for_each(|line| line.until_us = Some(now));
+        }
+        prop_assert!(violations(&text(&lines)).is_empty(), "{}", text(&lines));
+        let ends: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].until_us.is_some()).collect();
+        let last = lines.iter().rposition(|line| line.got == Some(Answer::Granted)).unwrap();
+        for at in ends {
+            let mut edited = lines.clone();
+            if at < last {
+                edited[at].until_us = lines[last].at_us.map(|us| us + 1);
+                prop_assert_eq!(violations(&text(&edited)), ["I2"], "{}", text(&edited));
+            }
+            if lines[at].got == Some(Answer::Granted) && at > 1 {
+                let mut edited = lines.clone();
+                edited[at].token = Some("9".to_owned());
+                prop_assert_eq!(violations(&text(&edited)), ["I1"], "{}", text(&edited));
+            }
         }
     }
 }
@@ -311,4 +367,96 @@ fn a_history_that_is_not_understood_is_refused_with_the_line() {
         let found = read(wrong.as_bytes()).unwrap_err().to_string();
         assert!(found.starts_with(why), "{found}");
     }
+}
+
+/// Forty writes without an answer, `more` after them; with operations each is tried once more, which is a replay.
+fn forty_unanswered(token: impl Fn(u64) -> u64, with_operations: bool, more: &[&str]) -> String {
+    let mut lines = Vec::new();
+    let write = |number: u64, of: u64| {
+        let mut call = Line::of(Did::Called(number, Doing::Write));
+        (call.domain, call.token) = (Some("d".to_owned()), Some(token(of).to_string()));
+        (call.value, call.operation) = (Some(format!("v{of}")), with_operations.then(|| format!("o{of}")));
+        call
+    };
+    lines.extend((0..40).map(|number| write(number, number)));
+    for number in (40..80).filter(|_| with_operations) {
+        lines.extend([write(number, number - 40), Line::of(Did::Answered(number, Answer::Replayed))]);
+    }
+    for (number, read) in (80..).zip(more) {
+        lines.push(Line { domain: Some("d".to_owned()), ..Line::of(Did::Called(number, Doing::Read)) });
+        lines.push(Line { value: Some((*read).to_owned()), ..Line::of(Did::Answered(number, Answer::Value)) });
+    }
+    text(&lines)
+}
+
+/// Mutant: without [`is_as_good`](super::register), every state is kept and none of these is decided.
+#[test]
+fn forty_unanswered_writes_are_as_easy_as_the_answers_that_need_them() {
+    let decided = |history: &str| {
+        let report = check(&read(history.as_bytes()).unwrap());
+        assert!(report.undecided.is_empty(), "{history}");
+        report.violations.is_empty()
+    };
+    let (one, rising) = (|_| 5, |number| number + 5);
+    assert!(decided(&forty_unanswered(one, false, &["0", "v3", "v39", "v17", "v17"])));
+    assert!(!decided(&forty_unanswered(one, false, &["0", "v3", "v39", "v3"])), "v3 was written once");
+    assert!(decided(&forty_unanswered(rising, false, &["0", "v3", "v17", "v39"])));
+    assert!(!decided(&forty_unanswered(rising, false, &["0", "v17", "v3"])), "v3 is fenced off");
+    assert!(decided(&forty_unanswered(one, true, &["v10", "v10"])));
+    assert!(!decided(&forty_unanswered(one, true, &["v10", "v11"])), "o11 was done before v10 was read");
+    assert!(decided(&forty_unanswered(rising, true, &["v39"])));
+    assert!(!decided(&forty_unanswered(rising, true, &["v10"])), "v39 has the greatest token");
+}
+
+#[test]
+fn what_is_too_much_to_search_is_undecided_and_not_explained() {
+    let at_once = |calls: u64| {
+        let write = |number: u64| Line {
+            domain: Some("d".to_owned()),
+            token: Some("5".to_owned()),
+            value: Some(format!("v{number}")),
+            ..Line::of(Did::Called(number, Doing::Write))
+        };
+        let answers = (0..calls).map(|number| Line::of(Did::Answered(number, Answer::Applied)));
+        text(&(0..calls).map(write).chain(answers).collect::<Vec<_>>())
+    };
+    for (calls, undecided) in [(4, 0), (40, 1), (129, 1)] {
+        let report = check(&read(at_once(calls).as_bytes()).unwrap());
+        assert!(report.violations.is_empty());
+        assert_eq!(report.undecided.len(), undecided, "{calls} calls");
+    }
+}
+
+fn of_one_operation(calls: &[(&str, &str)]) -> String {
+    let mut history = String::new();
+    for (number, (request, got)) in calls.iter().enumerate() {
+        history += &format!(
+            r#"{{"call":{number},"do":"write","domain":"d","token":"5","operation":"x","fingerprint":"{request}","value":"{request}"}}
+{{"answer":{number},"got":{got}}}
+"#
+        );
+    }
+    history
+}
+
+/// Mutant: fingerprints are compared with those of applied attempts only.
+#[test]
+fn a_replay_for_another_request_than_the_one_that_may_have_happened_is_found() {
+    let (unknown, replayed) = (r#""unknown""#, r#""replayed""#);
+    assert_eq!(violations(&of_one_operation(&[("f1", unknown), ("f2", replayed)])), ["I7"]);
+    assert!(violations(&of_one_operation(&[("f1", unknown), ("f1", replayed)])).is_empty());
+    assert!(violations(&of_one_operation(&[("f1", unknown), ("f2", unknown), ("f2", replayed)])).is_empty());
+}
+
+/// Mutant: answers of a conflict are not looked at.
+#[test]
+fn a_conflict_with_nothing_but_its_own_request_is_found() {
+    let (applied, unknown) = (r#""applied""#, r#""unknown""#);
+    let conflict = r#""rejected","reason":"operation_conflict""#;
+    assert_eq!(violations(&of_one_operation(&[("f1", applied), ("f1", conflict)])), ["I7"]);
+    assert_eq!(violations(&of_one_operation(&[("f1", unknown), ("f1", conflict)])), ["I7"]);
+    assert_eq!(violations(&of_one_operation(&[("f1", conflict)])), ["I7"]);
+    assert_eq!(violations(&of_one_operation(&[("f1", unknown), ("f2", applied), ("f2", conflict)])), ["I7"]);
+    assert!(violations(&of_one_operation(&[("f1", applied), ("f2", conflict)])).is_empty());
+    assert!(violations(&of_one_operation(&[("f1", unknown), ("f2", conflict)])).is_empty());
 }

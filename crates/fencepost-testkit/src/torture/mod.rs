@@ -29,7 +29,7 @@ mod tally;
 mod verdict;
 
 pub use crate::random::Random;
-pub use plan::{Block, Deed, Direction, Disk, Plan, Scene, Step, Target, Weather, Wishes};
+pub use plan::{Block, Deed, Direction, Disk, Kind, Plan, Scene, Step, Target, Weather, Wishes};
 pub use recorder::{Recorder, now_us};
 pub use skip::skip;
 pub use tally::Tally;

@@ -149,7 +149,7 @@ impl fmt::Display for Deed {
             Self::Kill(Target::Worker(worker)) => write!(f, "kill worker {worker}"),
             Self::Restart => write!(f, "restart the server"),
             Self::Cut(worker) => write!(f, "cut worker {worker}"),
-            Self::Weather(worker, weather) => write!(f, "{} for worker {worker}", weather.name()),
+            Self::Weather(worker, weather) => write!(f, "{} for worker {worker}", weather.kind().as_str()),
             Self::Clear(worker) => write!(f, "clear worker {worker}"),
             Self::Partition(worker, direction) => write!(f, "partition worker {worker} ({})", direction.name()),
             Self::Heal => write!(f, "heal"),
@@ -161,39 +161,80 @@ impl fmt::Display for Deed {
     }
 }
 
+macro_rules! kinds {
+    ($($kind:ident: $name:literal;)*) => {
+        /// What deeds are counted by. A run that has not met each of them has not tried everything.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind {
+            $(#[doc = $name] $kind),*
+        }
+
+        impl Kind {
+            /// Every kind there is.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// The name that it is counted under.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name),*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    ServerStopped: "server stopped";
+    WorkerStopped: "worker stopped";
+    ServerKilled: "server killed";
+    WorkerKilled: "worker killed";
+    ConnectionsCut: "connections cut";
+    RequestsDelayed: "requests delayed";
+    AnswersDelayed: "answers delayed";
+    RequestsRepeated: "requests repeated";
+    AnswersLost: "answers lost";
+    RequestsSwallowed: "requests swallowed";
+    RequestsDropped: "packets dropped: requests";
+    AnswersDropped: "packets dropped: answers";
+    BothDropped: "packets dropped: both ways";
+    ClockStepped: "wall clock stepped";
+    ServersDiskFilled: "server's disk filled";
+    ResourcesDiskFilled: "resources' disk filled";
+    Intrusion: "write without a token";
+}
+
 impl Deed {
-    /// What it is called where deeds are counted; `None` for those that only end another one.
+    /// What it is counted by; `None` for those that only end another one.
     #[must_use]
-    pub fn kind(&self) -> Option<&'static str> {
+    pub fn kind(&self) -> Option<Kind> {
         Some(match self {
-            Self::Stop(Target::Server) => "server stopped",
-            Self::Stop(Target::Worker(_)) => "worker stopped",
-            Self::Kill(Target::Server) => "server killed",
-            Self::Kill(Target::Worker(_)) => "worker killed",
-            Self::Cut(_) => "connections cut",
-            Self::Weather(_, weather) => weather.name(),
-            Self::Partition(_, direction) => match direction {
-                Direction::Requests => "packets dropped: requests",
-                Direction::Answers => "packets dropped: answers",
-                Direction::Both => "packets dropped: both ways",
-            },
-            Self::StepClock(_) => "wall clock stepped",
-            Self::Fill(Disk::Server) => "server's disk filled",
-            Self::Fill(Disk::Resources) => "resources' disk filled",
-            Self::Intrude => "write without a token",
+            Self::Stop(Target::Server) => Kind::ServerStopped,
+            Self::Stop(Target::Worker(_)) => Kind::WorkerStopped,
+            Self::Kill(Target::Server) => Kind::ServerKilled,
+            Self::Kill(Target::Worker(_)) => Kind::WorkerKilled,
+            Self::Cut(_) => Kind::ConnectionsCut,
+            Self::Weather(_, weather) => weather.kind(),
+            Self::Partition(_, Direction::Requests) => Kind::RequestsDropped,
+            Self::Partition(_, Direction::Answers) => Kind::AnswersDropped,
+            Self::Partition(_, Direction::Both) => Kind::BothDropped,
+            Self::StepClock(_) => Kind::ClockStepped,
+            Self::Fill(Disk::Server) => Kind::ServersDiskFilled,
+            Self::Fill(Disk::Resources) => Kind::ResourcesDiskFilled,
+            Self::Intrude => Kind::Intrusion,
             Self::Continue(_) | Self::Restart | Self::Clear(_) | Self::Heal | Self::Free(_) => return None,
         })
     }
 }
 
 impl Weather {
-    const fn name(self) -> &'static str {
+    const fn kind(self) -> Kind {
         match self {
-            Self::SlowRequests(_) => "requests delayed",
-            Self::SlowAnswers(_) => "answers delayed",
-            Self::Repeating => "requests repeated",
-            Self::AnswersLost => "answers lost",
-            Self::Blackhole => "requests swallowed",
+            Self::SlowRequests(_) => Kind::RequestsDelayed,
+            Self::SlowAnswers(_) => Kind::AnswersDelayed,
+            Self::Repeating => Kind::RequestsRepeated,
+            Self::AnswersLost => Kind::AnswersLost,
+            Self::Blackhole => Kind::RequestsSwallowed,
         }
     }
 }

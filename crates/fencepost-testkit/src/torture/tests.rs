@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Deed, Discipline, Plan, Recorder, Scene, Tally, Target, Verdict, Wishes, lost};
+use super::{Block, Deed, Discipline, Kind, Plan, Recorder, Scene, Tally, Target, Verdict, Wishes, lost};
 use crate::history::{Answer, Doing, check, read};
 
 #[test]
@@ -23,6 +23,23 @@ fn what_is_begun_is_ended_in_the_same_block() {
             assert_eq!(kills, count(&|deed| matches!(deed, Deed::Restart)));
             assert_eq!(count(&|deed| matches!(deed, Deed::Fill(_))), count(&|deed| matches!(deed, Deed::Free(_))));
         }
+    }
+}
+
+/// Of a run as long as the one in the tests, whatever its seed.
+///
+/// Mutants: an arm of a fault that is never drawn; turns that are drawn by chance.
+#[test]
+fn every_kind_of_deed_is_in_every_plan() {
+    for seed in 0..200 {
+        let plan = Plan::draw(seed, &Wishes::default());
+        let steps = plan.blocks.iter().flat_map(|block| match block {
+            Block::Chaos(steps) => steps.as_slice(),
+            Block::Scene(_) => &[],
+        });
+        let drawn: BTreeSet<Kind> = steps.filter_map(|step| step.deed.kind()).collect();
+        let missing: Vec<&Kind> = Kind::ALL.iter().filter(|kind| !drawn.contains(kind)).collect();
+        assert!(missing.is_empty(), "seed {seed}: {missing:?}");
     }
 }
 

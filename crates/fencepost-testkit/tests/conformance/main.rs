@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod example;
+mod faults;
 mod file;
 mod memory;
 mod mutants;
@@ -35,27 +36,36 @@ fn child() {
     }
 }
 
-/// What a receiver declares to those who compose with it, and what its adapter is attacked for.
-fn agree(declared: Capabilities, adapter: &impl Adapter) {
-    for (is_declared, ability) in [
-        (declared.operation_records, Ability::OperationRecords),
-        (declared.fenced_read, Ability::FencedRead),
-        (declared.guard, Ability::Guard),
-        (declared.collection, Ability::Collection),
-        (declared.several_domains, Ability::WriteAll),
-        (declared.incarnation, Ability::RestoredBackup),
-    ] {
-        let is_attacked = !adapter.lacks().iter().any(|(lacking, _)| *lacking == ability);
-        assert_eq!(is_declared, is_attacked, "{}: {ability}", adapter.name());
-    }
+/// What a receiver declares to those who compose with it, or not, by the name that its adapter has for it.
+fn declared(capabilities: Capabilities) -> [(bool, Ability); 6] {
+    [
+        (capabilities.operation_records, Ability::OperationRecords),
+        (capabilities.fenced_read, Ability::FencedRead),
+        (capabilities.guard, Ability::Guard),
+        (capabilities.collection, Ability::Collection),
+        (capabilities.several_domains, Ability::WriteAll),
+        (capabilities.incarnation, Ability::RestoredBackup),
+    ]
+}
+
+/// The receivers there are, with what they declare and how they are attacked.
+fn receivers() -> Vec<(&'static str, [(bool, Ability); 6], Box<dyn Adapter>)> {
+    let seed = ReceiverSeed::new(Issuer::new("test").unwrap(), Epoch::ZERO);
+    vec![
+        ("memory", declared(MemoryReceiver::guard(&seed).capabilities()), Box::new(memory::Memory::default())),
+        ("sqlite", declared(SqliteFile::new("shop.db").capabilities()), Box::new(sqlite::Sqlite::new())),
+        ("file", declared(FileReceiver::new("report").capabilities()), Box::new(file::Files::new())),
+    ]
 }
 
 #[test]
 fn a_receiver_is_attacked_for_what_it_declares_and_for_nothing_else() {
-    let seed = ReceiverSeed::new(Issuer::new("test").unwrap(), Epoch::ZERO);
-    agree(MemoryReceiver::guard(&seed).capabilities(), &memory::Memory::default());
-    agree(SqliteFile::new("shop.db").capabilities(), &sqlite::Sqlite::new());
-    agree(FileReceiver::new("report").capabilities(), &file::Files::new());
+    for (receiver, declared, adapter) in receivers() {
+        for (is_declared, ability) in declared {
+            let is_attacked = !adapter.lacks().iter().any(|(lacking, _)| *lacking == ability);
+            assert_eq!(is_declared, is_attacked, "{receiver}: {ability}");
+        }
+    }
 }
 
 /// The usual amount, or as many random scripts as `FENCEPOST_SCRIPTS` says, from the seed in `FENCEPOST_SEED` on.

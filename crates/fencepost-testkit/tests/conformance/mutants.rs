@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fencepost_testkit::conformance::{self, Outcome, Settings};
 
-use crate::{sabotage, toy::Toy};
+use crate::{faults, sabotage, toy::Toy};
 
 macro_rules! mutants {
     ($($mutant:ident: $what:literal => $($scenario:ident)+;)*) => {
@@ -73,7 +73,8 @@ mutants! {
     DomainsCut: "domains are cut to 127 characters" => odd_and_long_domains_are_kept_apart;
     OperationsWithoutCase: "operation ids are compared without case" => odd_and_long_operation_ids_are_kept_apart;
     FencesKeptInMemory: "fences are lost at reopen" => fences_survive_reopening;
-    FloorsKeptInMemory: "floors are lost at reopen" => floors_survive_reopening;
+    FloorsKeptInMemory: "floors are lost at reopen"
+        => floors_survive_reopening unfenced_floors_survive_reopening;
     MissingStateIsAFirstWrite: "missing state is a first write" => lost_records_close_the_receiver;
     RecoveryOnlyOpens: "a recovery opens and learns nothing"
         => lost_records_close_the_receiver a_restored_backup_closes_the_receiver;
@@ -173,7 +174,7 @@ fn the_tables_in_the_proofs_are_these() {
     let of_defects = sabotage::DEFECTS
         .iter()
         .map(|(receiver, defect, scenario)| format!("| {receiver} | `{defect}` | `{scenario}` |"));
-    let rows: Vec<String> = of_toy.chain(of_defects).collect();
+    let rows: Vec<String> = of_toy.chain(of_defects).chain(faults::rows()).collect();
     let missing: Vec<_> = rows.iter().filter(|row| !page.contains(row.as_str())).collect();
     assert!(missing.is_empty(), "docs/proofs.md lacks these rows: {missing:#?}");
     let found = MUTANTS.len() - NOT_IN_SCRIPTS.len();

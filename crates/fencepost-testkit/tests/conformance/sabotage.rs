@@ -25,6 +25,7 @@ pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ("sqlite", "check_outside_transaction", "processes_that_write_at_once_leave_the_newest_value"),
     ("file", "equal_token_refused", "an_equal_token_is_the_same_owner"),
     ("file", "no_advance", "an_advance_raises_the_fence_and_never_lowers_it"),
+    ("file", "no_advance", "a_fenced_read_shuts_out_older_tokens"),
     ("file", "replay_after_staleness", "a_retry_is_replayed_to_the_next_owner_and_to_the_last"),
     ("file", "check_outside_transaction", "owners_who_write_at_once_leave_the_newest_value"),
 ];
