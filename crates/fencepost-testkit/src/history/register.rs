@@ -48,7 +48,7 @@ struct State {
 const PLACES: usize = 128;
 
 /// How often states may be compared for one answer, which bounds its time and its memory.
-const COMPARED: usize = 1_000_000;
+const COMPARED: usize = 200_000;
 
 /// A call in numbers.
 #[derive(PartialEq, Eq)]
@@ -77,10 +77,11 @@ pub(super) struct TooMany;
 /// When more than [`PLACES`] calls of the register were under way at a time, or an answer takes more than [`COMPARED`]
 /// comparisons; nothing is said about the register then.
 pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
-    let Some(broken_at) = explain(calls, ALL)? else { return Ok(None) };
+    let mut compared = 0;
+    let Some(broken_at) = explain(calls, ALL, &mut compared)? else { return Ok(None) };
     let end = calls[broken_at].answered;
     let until_then: Vec<&Call> = calls.iter().copied().filter(|call| Some(call.called) < end).collect();
-    let explained = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules), Ok(None));
+    let mut explained = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules, &mut compared), Ok(None));
     let (no_fence, not_once) = (Rules { fence: false, ..ALL }, Rules { once: false, ..ALL });
     let (invariant, what, without) = if explained(&until_then, no_fence) {
         ("I3", "no order explains the answers unless a stale call had its way", Some(no_fence))
@@ -90,14 +91,21 @@ pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
         ("register", "no order of the calls explains the answers: an update was lost or a value made up", None)
     };
     // What is left out must leave the reason as it is: explained without the rule, and not with it.
+    let mut compared = 0;
     let story = shorten(until_then, |calls| {
-        Ok(explain(calls, ALL)?.is_some() && without.is_none_or(|rules| explained(calls, rules)))
+        let is_broken = explain(calls, ALL, &mut compared)?.is_some();
+        let is_why = is_broken
+            && match without {
+                Some(rules) => explain(calls, rules, &mut compared)?.is_none(),
+                None => true,
+            };
+        if compared > COMPARED { Err(TooMany) } else { Ok(is_why) }
     });
     Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
 }
 
-/// The position of the first call whose answer no order explains.
-fn explain(calls: &[&Call], rules: Rules) -> Result<Option<usize>, TooMany> {
+/// The position of the first call whose answer no order explains. Adds to `compared` how often it compared states.
+fn explain(calls: &[&Call], rules: Rules, compared: &mut usize) -> Result<Option<usize>, TooMany> {
     let steps = number(calls, rules);
     let mut moments: Vec<(usize, bool, usize)> = Vec::new();
     for (at, (call, step)) in calls.iter().zip(&steps).enumerate() {
@@ -111,7 +119,7 @@ fn explain(calls: &[&Call], rules: Rules) -> Result<Option<usize>, TooMany> {
     for (_, is_answer, at) in moments {
         if !is_answer {
             search.begin(at)?;
-        } else if !search.end(at)? {
+        } else if !search.end(at, compared)? {
             return Ok(Some(at));
         }
     }
@@ -157,10 +165,10 @@ impl<'s> Search<'s> {
     }
 
     /// Keeps the states in which the call has taken effect. Says whether there are any.
-    fn end(&mut self, at: usize) -> Result<bool, TooMany> {
+    fn end(&mut self, at: usize, compared: &mut usize) -> Result<bool, TooMany> {
         let place = self.open.iter().position(|open| open.is_some_and(|(call, _)| call == at));
         let place = place.expect("an answer comes after its call");
-        self.states = self.settle(place)?;
+        self.states = self.settle(place, compared)?;
         if let Some((_, step)) = self.open[place].take() {
             self.is_no_longer_ahead(step);
         }
@@ -186,7 +194,8 @@ impl<'s> Search<'s> {
 
     /// Every state in which the call at `target` has taken effect, reached by letting calls under way take effect
     /// before it.
-    fn settle(&self, target: usize) -> Result<Vec<State>, TooMany> {
+    fn settle(&self, target: usize, compared: &mut usize) -> Result<Vec<State>, TooMany> {
+        let twins = self.twins();
         let mut settled = Frontier::default();
         let mut seen = Frontier::default();
         let mut todo: VecDeque<State> = self.states.iter().cloned().collect();
@@ -200,7 +209,7 @@ impl<'s> Search<'s> {
             for (place, step) in self.left(&state) {
                 let is_unknown = step.outcome == Expected::Unknown;
                 // Of unanswered calls that nobody can tell apart, the first one stands for all.
-                if is_unknown && self.left(&state).any(|(other, like)| other < place && like == step) {
+                if twins[place] & !state.taken != 0 {
                     continue;
                 }
                 for next in self.take(&state, place, step) {
@@ -212,7 +221,18 @@ impl<'s> Search<'s> {
                 }
             }
         }
+        *compared += seen.compared;
         Ok(settled.into_states())
+    }
+
+    /// For each place of an unanswered call, the places before it of those that nobody can tell from it.
+    fn twins(&self) -> Vec<u128> {
+        let mut twins = vec![0; self.open.len()];
+        for (place, step) in self.calls().filter(|(_, step)| step.outcome == Expected::Unknown) {
+            let before = self.calls().take_while(|(other, _)| *other < place).filter(|(_, other)| *other == step);
+            twins[place] = before.fold(0, |places, (other, _)| places | 1 << other);
+        }
+        twins
     }
 
     /// An answered call that changes nothing takes effect as soon as it can: waiting would only leave it undone.
@@ -435,7 +455,7 @@ fn number<'a>(calls: &[&'a Call], rules: Rules) -> Vec<Option<Step>> {
 const TRIES: usize = 2_000;
 
 /// Leaves out calls as long as what is left shows the same, and can be searched.
-fn shorten<'a>(mut story: Vec<&'a Call>, shows: impl Fn(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
+fn shorten<'a>(mut story: Vec<&'a Call>, mut shows: impl FnMut(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
     let mut tries = 0;
     let mut chunk = story.len().div_ceil(2);
     while chunk > 0 {
