@@ -24,7 +24,7 @@ use std::{
 };
 
 use arena::{Orders, torture};
-use fencepost_testkit::torture::{Discipline, Verdict, skip};
+use fencepost_testkit::torture::{Discipline, Kind, Verdict, skip};
 
 /// Every kind of fault, and a scene for every kind of set.
 fn everything(seed: u64) -> Orders {
@@ -50,8 +50,40 @@ fn insist(verdict: &Verdict) {
     if let Some(why) = verdict.proves_nothing() {
         panic!("the run proves nothing: {why}\n{verdict}");
     }
+    insist_on_the_deeds(verdict);
     // The guard's own words, at the end of every run, when nothing else can keep an intruder off.
     assert!(verdict.notes.of("intruder refused") >= 1, "nobody has tried the guard\n{verdict}");
+}
+
+/// What the machine must let the nemesis do for deeds of this kind, by the name that a skip of it has.
+const fn right_to(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::RequestsDropped | Kind::AnswersDropped | Kind::BothDropped => Some("packets dropped by nftables"),
+        Kind::ClockStepped => Some("wall clock stepped"),
+        Kind::ServersDiskFilled | Kind::ResourcesDiskFilled => Some("full disks"),
+        Kind::ServerStopped
+        | Kind::WorkerStopped
+        | Kind::ServerKilled
+        | Kind::WorkerKilled
+        | Kind::ConnectionsCut
+        | Kind::RequestsDelayed
+        | Kind::AnswersDelayed
+        | Kind::RequestsRepeated
+        | Kind::AnswersLost
+        | Kind::RequestsSwallowed
+        | Kind::Intrusion => None,
+    }
+}
+
+/// Each kind of deed was done, or could not be here and was skipped by name.
+///
+/// Mutant: the nemesis does not count, or does not do, one of them.
+#[track_caller]
+fn insist_on_the_deeds(verdict: &Verdict) {
+    let is_skipped = |kind: Kind| right_to(kind).is_some_and(|right| verdict.skipped.contains_key(right));
+    let not_done = |kind: &&Kind| verdict.deeds.of(kind.as_str()) == 0 && !is_skipped(**kind);
+    let missing: Vec<&str> = Kind::ALL.iter().filter(not_done).map(|kind| kind.as_str()).collect();
+    assert!(missing.is_empty(), "not done once, and not skipped: {missing:?}\n{verdict}");
 }
 
 /// Everything that was to be attacked was attacked. A machine that does not let the nemesis do all that it can may be one on

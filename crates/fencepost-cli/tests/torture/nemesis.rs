@@ -179,7 +179,7 @@ impl Nemesis {
             if self.perform(step.deed) {
                 self.tell(step.deed);
                 if let Some(kind) = step.deed.kind() {
-                    self.verdict.deeds.count(kind);
+                    self.verdict.deeds.count(kind.as_str());
                 }
             }
         }
