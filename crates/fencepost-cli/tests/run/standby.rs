@@ -210,7 +210,8 @@ impl Part {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let descriptors = [nothing.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        sendmsg(&self.socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty()).unwrap();
+        // Whoever sees at once that it has no parent may be gone by now.
+        let _ = sendmsg(&self.socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::NOSIGNAL);
     }
 
     /// Says this and nothing more, and waits for its end; what it has reported, and what it came to.
