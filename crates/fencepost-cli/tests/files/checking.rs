@@ -40,6 +40,17 @@ fn a_stale_write_that_was_applied_ends_in_1_with_its_story() {
 }
 
 #[test]
+fn what_cannot_be_decided_ends_in_1_and_is_not_called_explained() {
+    let call =
+        |number| format!("{{\"call\":{number},\"do\":\"write\",\"domain\":\"d\",\"token\":\"5\",\"value\":\"x\"}}\n");
+    let shell = shell(&(0..129).map(call).collect::<String>());
+    let told = shell.run(&["check", "history"]).exits(1).stdout;
+    assert!(told.starts_with("undecided: d at ") && told.ends_with("0 violations, 1 undecided\n"), "{told}");
+    let found = shell.run(&["check", "history", "--json"]).exits(1).json();
+    assert_eq!(found["undecided"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_malformed_history_ends_in_64_with_the_line() {
     for (history, line) in [
         ("{}\n", 1),
