@@ -1,6 +1,9 @@
-use fencepost_core::lease::{AcquireRefusal, Credential, HeartbeatRefusal, LeaseEnd, SessionEnd, SessionRefusal};
+use fencepost_core::{
+    MaxHold,
+    lease::{AcquireRefusal, Credential, HeartbeatRefusal, LeaseEnd, SessionEnd, SessionRefusal, Terms},
+};
 
-use crate::world::{TTL, Tokened, World, request, want};
+use crate::world::{TTL, Tokened, Wanted, World, request, want};
 
 /// I8: a renewal after the end fails even if nobody else came and nothing has swept yet.
 ///
@@ -15,6 +18,24 @@ fn a_heartbeat_after_the_end_revives_nothing() {
     assert_eq!(late, HeartbeatRefusal::Session(SessionRefusal::SessionEnded(SessionEnd::Expired)));
     let b = world.open("b");
     assert!(world.acquire(b, &want("d", 2)).unwrap().token() > crate::world::token("0.1"));
+}
+
+/// Who looks only at whether the domain is free takes this for a lease that nobody has had meanwhile.
+///
+/// Mutant: a heartbeat that renews by domain and not by lease.
+#[test]
+fn a_late_heartbeat_revives_nothing_though_another_had_the_domain_and_gave_it_back() {
+    let mut world = World::new();
+    let (a, b) = (world.open("a"), world.open("b"));
+    let terms = Terms { max_hold: Some(MaxHold::from_millis(1_000).unwrap()), ..Terms::default() };
+    let lost = world.acquire(a, &Wanted { terms, ..want("d", 1) }).unwrap();
+    let between = world.at(1_000).acquire(b, &want("d", 2)).unwrap();
+    world.release(b, between.lease, request(2)).unwrap();
+    let late = world.heartbeat(a, &[lost.lease]).unwrap();
+    let told: Vec<_> = late.ended.iter().map(|ended| (ended.lease, ended.end)).collect();
+    assert_eq!((late.leases.unwrap_or_default().len(), told), (0, vec![(lost.lease, Some(LeaseEnd::Expired))]));
+    assert!(world.holder_of("d").is_none(), "the domain is free, and not A's");
+    assert!(world.acquire(a, &want("d", 3)).unwrap().token() > between.token());
 }
 
 /// T1: a lease granted late in its session's life ends with the session, whatever the session's TTL.

@@ -67,3 +67,26 @@ async fn answers_are_not_kept_by_anybody() {
     let answer = server.call("POST", "/v1/sessions", json!({"holder": "a", "ttl_ms": 1_000})).await;
     assert_eq!(answer.header("cache-control"), Some("no-store"));
 }
+
+/// A client that is gone without a word, as after a power failure, is told from one that waits by nothing but probes.
+/// Mutant: `set_tcp_keepalive` left out. The kernel shows which timer runs for a connection: 02 is that of probes.
+#[tokio::test]
+async fn a_client_that_says_nothing_is_asked_whether_it_is_there() {
+    let server = TestServer::start().await;
+    let client = server.client().await;
+    let end = |port: u16| format!("0100007F:{port:04X}");
+    let (theirs, ours) = (end(server.address.port()), end(client.stream.local_addr().unwrap().port()));
+    let probed = async {
+        loop {
+            let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+            let row = rows.find(|row| row.get(1) == Some(&theirs.as_str()) && row.get(2) == Some(&ours.as_str()));
+            if row.is_some_and(|row| row[5].starts_with("02:")) {
+                break;
+            }
+            // bounded: the surrounding timeout ends it
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(crate::support::PATIENCE, probed).await.expect("a probe is due some time");
+}
