@@ -26,7 +26,7 @@ most often the command before the pipe has failed. (`set -o pipefail` helps only
 
 With --operation a retry, by this owner or the next, is answered `replayed` and changes nothing; the same id with other \
 content is refused. Give --born too, the token under which the id was made, and that holds for ever; without it, while \
-the record is kept (the last 256).
+the record is kept (the last 100).
 
 Exits 0 applied or replayed; 73 when the file cannot be written, e.g. its folder is missing; 81 rejected, nothing changed; \
 82 not known. With --json: {\"verdict\":\"applied\",\"result\":{\"bytes\":…,\"sha256\":…}} and the like.")]

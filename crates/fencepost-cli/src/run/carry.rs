@@ -4,7 +4,10 @@ use std::{io, time::Duration};
 
 use fencepost_client::{BootClock, Clock, Loss};
 use fencepost_core::Moment;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 
 use super::{
     ask::Ask,
@@ -16,6 +19,9 @@ use super::{
     status::Status,
 };
 use crate::{exit::Exit, failure::Failure};
+
+/// How long a warden may take to make room for a message.
+const SAYING: Duration = Duration::from_millis(100);
 
 /// A command that is over: no member of it lives.
 #[derive(Debug)]
@@ -41,7 +47,7 @@ pub(crate) async fn carry(
     let outcome = carrier.watch(signals, status).await;
     if !carrier.is_gone {
         let last_line = carrier.last_line();
-        carrier.standby.see_it_gone(last_line).await.map_err(cannot_start)?;
+        carrier.standby.see_it_gone(last_line).await;
     }
     outcome
 }
@@ -144,9 +150,10 @@ impl<'a> Carrier<'a> {
         self.until.before_millis(self.ask.limits.margin_ms / 2)
     }
 
-    /// A warden that is gone shows when it is listened to.
+    /// A warden that is gone shows when it is listened to. One that is stopped reads nothing, and is not waited for: what
+    /// it gets half of is no message, and by that it kills the command as soon as it goes on.
     async fn say(&mut self, order: Order) {
-        let _ = self.standby.link.say(order).await;
+        let _ = timeout(SAYING, self.standby.link.say(order)).await;
     }
 
     fn carried(&self, was_stopped: bool) -> Carried {

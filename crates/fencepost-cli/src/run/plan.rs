@@ -58,6 +58,11 @@ impl Plan {
         Self { limits, until, stopping: None, was_asked: false }
     }
 
+    /// Whether the lease may not be believed in any more.
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
+        now >= self.until
+    }
+
     /// Whether there is time for a command at all.
     pub(crate) fn may_start(&self, now: Moment) -> bool {
         now < self.term_at()

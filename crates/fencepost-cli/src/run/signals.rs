@@ -2,6 +2,7 @@
 
 use std::{fs, io, thread};
 
+use rustix::process::{getpid, getsid};
 use signal_hook::{
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
     low_level::siginfo::Cause,
@@ -13,18 +14,21 @@ const INT: i32 = 2;
 const QUIT: i32 = 3;
 const TERM: i32 = 15;
 const TSTP: i32 = 20;
+const TTIN: i32 = 21;
+const TTOU: i32 = 22;
 
 /// What is forwarded to the command.
 const FORWARDED: [i32; 4] = [HUP, INT, QUIT, TERM];
 
 /// What must not end or stop the warden: it hears of the end from `run`, and a stopped one could not stop the command.
-const SURVIVED: [i32; 5] = [HUP, INT, QUIT, TERM, TSTP];
+const SURVIVED: [i32; 7] = [HUP, INT, QUIT, TERM, TSTP, TTIN, TTOU];
 
 /// One signal that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) number: i32,
-    /// A terminal sends to the whole foreground group, so the command has it already.
+    /// A terminal sends to the whole foreground group, so the command has it already. It hangs up to the leader of the
+    /// session alone.
     pub(crate) is_from_terminal: bool,
 }
 
@@ -41,9 +45,11 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut signals = SignalsInfo::<WithOrigin>::new(unless_ignored(&FORWARDED))?;
+        let is_leader = getsid(None).is_ok_and(|leader| leader == getpid());
         thread::Builder::new().name("fencepost-signals".to_owned()).spawn(move || {
             for origin in signals.forever() {
-                let is_from_terminal = matches!(origin.cause, Cause::Kernel);
+                let is_mine_alone = is_leader && origin.signal == HUP;
+                let is_from_terminal = matches!(origin.cause, Cause::Kernel) && !is_mine_alone;
                 if sender.send(Arrived { number: origin.signal, is_from_terminal }).is_err() {
                     return;
                 }

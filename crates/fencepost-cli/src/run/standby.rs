@@ -12,8 +12,14 @@ use std::{
 
 use fencepost_client::{BootClock, Clock};
 use fencepost_core::Moment;
-use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
-use tokio::time::sleep;
+use rustix::{
+    io::Errno,
+    process::{Signal, WaitOptions, getpid, set_child_subreaper, wait},
+};
+use tokio::{
+    signal::unix::{Signal as Arrivals, SignalKind, signal},
+    time::{sleep, timeout},
+};
 
 use super::{
     ask::Ask,
@@ -32,6 +38,8 @@ const LEAVING: Duration = Duration::from_millis(500);
 pub(crate) struct Standby {
     pub(crate) link: Link,
     warden: Child,
+    /// Taken, so that an end is kept for whoever asks: where whoever called ignores it, the system keeps none.
+    _ended: Arrivals,
     /// Children from before the command: whoever became this process may have had some.
     earlier: Vec<Member>,
 }
@@ -47,6 +55,7 @@ impl Standby {
 
     fn started(ask: &Ask) -> io::Result<Self> {
         let me = getpid();
+        let ended = signal(SignalKind::child())?;
         let earlier = tree::members(me, &[])?;
         // Should the warden be killed, its orphans come here.
         set_child_subreaper(Some(me))?;
@@ -56,7 +65,7 @@ impl Standby {
         let limits = [ask.limits.stop_after_ms, ask.limits.margin_ms].map(|ms| ms.to_string());
         command.arg0("fencepost").arg(WARDEN).args(limits).arg("--").args(&ask.command);
         let warden = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
-        Ok(Self { link: Link::new(ours)?, warden, earlier })
+        Ok(Self { link: Link::new(ours)?, warden, _ended: ended, earlier })
     }
 
     /// Waits until it cannot start the command any more, and says why. Safe to drop and to call again.
@@ -71,20 +80,22 @@ impl Standby {
     }
 
     /// Waits for its end, until then, and makes sure of what it may have left: afterwards no member of the command lives.
-    ///
-    /// # Errors
-    /// When the system does not show its processes.
-    pub(crate) async fn see_it_gone(&mut self, kill_at: Moment) -> io::Result<()> {
+    /// As long as the system does not show who does, this goes on: nothing may be given back before.
+    pub(crate) async fn see_it_gone(&mut self, kill_at: Moment) {
         let mut pause = Duration::from_millis(1);
         let ended = loop {
-            let ended = self.warden.try_wait()?;
+            let ended = match self.warden.try_wait() {
+                // Somebody else has taken note of its end: it is no child any more.
+                Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => break None,
+                ended => ended.ok().flatten(),
+            };
             if ended.is_some() || BootClock.now() >= kill_at {
                 break ended;
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(20));
         };
-        while tree::signal_all(getpid(), &self.earlier, &[Signal::KILL])? > 0 {
+        while !matches!(tree::signal_all(getpid(), &self.earlier, &[Signal::KILL]), Ok(0)) {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
@@ -93,14 +104,13 @@ impl Standby {
         if !ended.is_some_and(|status| status.success()) {
             Cgroup::remove_left_by(self.warden.id());
         }
-        Ok(())
     }
 
     /// Lets it go, and waits until it has gone: nothing of `run` outlives it.
     pub(crate) async fn stand_down(mut self) {
         self.link.hang_up().await;
-        // Where nothing shows who lives, nobody is left to be told.
-        let _ = self.see_it_gone(BootClock.now().after(LEAVING)).await;
+        // The command is not to be started any more, or is gone. Where nothing shows who lives, that has to do.
+        let _ = timeout(2 * LEAVING, self.see_it_gone(BootClock.now().after(LEAVING))).await;
     }
 }
 

@@ -4,8 +4,11 @@
 
 use std::{collections::HashMap, fs, io};
 
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, waitid,
+use rustix::{
+    io::Errno,
+    process::{
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, waitid,
+    },
 };
 
 /// A living process, told from a later one with the same number.
@@ -34,7 +37,7 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         // What has ended since the folder was read is no member.
-        let Some(seen) = look(pid) else { continue };
+        let Some(seen) = look(pid)? else { continue };
         children.entry(seen.parent).or_default().push((pid, seen));
     }
     let mut found = Vec::new();
@@ -58,7 +61,7 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
 /// Whether this process has no child, not even one that has ended, and so no descendant either.
 fn is_childless() -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD))
+    matches!(waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
 /// Whether the system shows its processes at all: what cannot be seen could not be stopped.
@@ -66,7 +69,7 @@ fn is_childless() -> bool {
 /// # Errors
 /// When it does not.
 pub(crate) fn is_shown() -> io::Result<()> {
-    match look(getpid().as_raw_nonzero().get()) {
+    match look(getpid().as_raw_nonzero().get())? {
         Some(_) => Ok(()),
         None => Err(io::Error::other("/proc does not show the processes of this machine")),
     }
@@ -92,11 +95,12 @@ fn send(member: Member, signal: Signal) {
     match pidfd_open(member.pid, PidfdFlags::empty()) {
         Ok(process) => {
             // The number cannot change its owner while the descriptor is open, so this look decides.
-            if look(member.pid.as_raw_nonzero().get()).is_some_and(|seen| seen.started == member.started) {
+            let seen = look(member.pid.as_raw_nonzero().get()).ok().flatten();
+            if seen.is_some_and(|seen| seen.started == member.started) {
                 let _ = pidfd_send_signal(process, signal);
             }
         }
-        Err(rustix::io::Errno::SRCH) => {}
+        Err(Errno::SRCH) => {}
         // Some sandboxes know no such descriptors.
         Err(_) => {
             let _ = kill_process(member.pid, signal);
@@ -104,12 +108,30 @@ fn send(member: Member, signal: Signal) {
     }
 }
 
-fn look(pid: i32) -> Option<Seen> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut seen = parse(&stat)?;
-    // A process whose first thread has ended looks like one that is gone while the others run on.
-    seen.is_alive = seen.is_alive || fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|tasks| tasks.count() > 1);
-    Some(seen)
+/// A process; `None` when it has ended. Not being able to look, for want of a descriptor say, is no end.
+fn look(pid: i32) -> io::Result<Option<Seen>> {
+    let stat = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if has_ended(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Its name may be of any bytes.
+    let Some(mut seen) = parse(&String::from_utf8_lossy(&stat)) else {
+        return Err(io::Error::other(format!("/proc/{pid}/stat is not understood")));
+    };
+    if !seen.is_alive {
+        // A process whose first thread has ended looks like one that is gone while the others run on.
+        seen.is_alive = match fs::read_dir(format!("/proc/{pid}/task")) {
+            Ok(tasks) => tasks.count() > 1,
+            Err(error) if has_ended(&error) => false,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(Some(seen))
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 /// One line of `/proc/PID/stat`. The name in parentheses may itself have spaces and parentheses.

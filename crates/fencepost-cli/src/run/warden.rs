@@ -22,7 +22,10 @@ use std::{
 use fencepost_client::{BootClock, Clock};
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait, waitpid},
+    process::{
+        Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
+        set_parent_process_death_signal, wait, waitpid,
+    },
 };
 use tokio::{
     signal::unix::{Signal as Arrivals, SignalKind, signal},
@@ -113,6 +116,8 @@ enum NoStart {
 
 fn set_gate(command: &[OsString], stdin: &OwnedFd) -> io::Result<(Gate, Option<Cgroup>)> {
     signals::survive()?;
+    // A warden that somebody has stopped has to hear that `run` is gone.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;
     tree::is_shown()?;
     let cgroup = Cgroup::create();
@@ -208,7 +213,10 @@ impl Warden {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if Some(pid) == self.main => {
                     self.main = None;
-                    self.plan.stop(Why::Leftovers, BootClock.now());
+                    let now = BootClock.now();
+                    // It may have worked on after the lease: whoever asks has to hear that.
+                    let why = if self.plan.is_over(now) { Why::Lost } else { Why::Leftovers };
+                    self.plan.stop(why, now);
                     self.say(Report::Ended(end(status))).await;
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
