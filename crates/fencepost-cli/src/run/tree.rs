@@ -145,6 +145,8 @@ pub(super) fn parse(stat: &str) -> Option<Seen> {
 #[cfg(test)]
 mod tests {
     use std::{
+        ffi::OsStr,
+        os::unix::ffi::OsStrExt,
         process::{Command, Stdio},
         time::{Duration, Instant},
     };
@@ -159,6 +161,20 @@ mod tests {
         let gone = parse("12 (x) Z 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9").unwrap();
         assert!(!gone.is_alive);
         assert!(parse("12 (x").is_none() && parse("").is_none());
+    }
+
+    /// Mutant: a name that is no text is taken for a process that has ended.
+    #[test]
+    fn a_name_of_any_bytes_is_a_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join(OsStr::from_bytes(b"sl\xff) ep"));
+        fs::copy("/bin/sleep", &odd).unwrap();
+        let mut child = Command::new(&odd).arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let is_there =
+            members(getpid(), &[]).unwrap().iter().any(|member| member.pid.as_raw_nonzero().get() as u32 == child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_there);
     }
 
     #[test]

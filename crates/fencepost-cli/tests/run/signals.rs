@@ -1,6 +1,6 @@
 //! Signals are passed on, and the exit code is the command's.
 
-use std::os::unix::process::CommandExt;
+use std::{fs, os::unix::process::CommandExt, process::Command};
 
 use crate::{
     common::{Server, send, until},
@@ -18,7 +18,7 @@ fn every_signal_reaches_the_command_and_its_own_answer_comes_back() {
         send(signal, running.pid());
         running.ends_with(code);
         running.is_gone();
-        assert_eq!(std::fs::read_to_string(shell.path("got")).unwrap(), "x\n", "{signal} comes once");
+        assert_eq!(fs::read_to_string(shell.path("got")).unwrap(), "x\n", "{signal} comes once");
     }
 }
 
@@ -45,7 +45,7 @@ fn a_command_that_ignores_a_signal_goes_on() {
     until("it runs", || shell.path("up").exists());
     send("TERM", running.pid());
     send("INT", running.pid());
-    std::fs::write(shell.path("go"), "").unwrap();
+    fs::write(shell.path("go"), "").unwrap();
     running.ends_with(9);
 }
 
@@ -72,7 +72,7 @@ fn a_signal_to_the_whole_group_ends_it_all() {
     let mut running = Running::of(command);
     until("it runs", || shell.path("up").exists());
     let group = format!("-{}", running.pid());
-    assert!(std::process::Command::new("kill").args(["-s", "TERM", "--", &group]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-s", "TERM", "--", &group]).status().unwrap().success());
     running.ends_with(143);
     running.is_gone();
 }
@@ -95,4 +95,19 @@ fn standard_streams_are_the_commands() {
     let shell = server.shell();
     let ran = shell.sh("printf in | fencepost run d -- sh -c 'cat; printf err >&2'").exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("in", "err"));
+}
+
+/// A terminal that is gone says so to the leader of the session alone, as under `ssh -t` or in a container.
+/// Mutant: `is_mine_alone` left out, so that the command is taken to have heard of it.
+#[test]
+fn a_leader_of_a_session_passes_on_that_its_terminal_is_gone() {
+    let server = Server::start();
+    let shell = server.shell();
+    let job = "trap \"echo hup >hup; exit 3\" HUP; echo here >up; while :; do sleep 0.02; done";
+    let line = format!("exec fencepost run d -- sh -c '{job}'");
+    fs::write(shell.path("line"), line).unwrap();
+    let started = shell.sh("script -qc '. ./line' /dev/null >/dev/null 2>&1 & echo $!").exits(0);
+    until("the command runs", || shell.path("up").exists());
+    send("KILL", started.stdout.trim().parse().unwrap());
+    until("the command hears of it", || shell.path("hup").exists());
 }

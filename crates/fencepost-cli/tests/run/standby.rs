@@ -85,18 +85,16 @@ fn whoever_is_killed_while_it_waits_the_command_never_starts() {
     }
 }
 
-/// The warden cannot hear that `run` is gone; whoever waits for its word has to go on waiting.
+/// A stopped warden hears nothing; the system has it go on when `run` is gone.
 #[test]
-fn a_warden_that_is_stopped_while_run_is_killed_starts_nothing_when_it_goes_on() {
+fn a_warden_that_is_stopped_while_run_is_killed_starts_nothing() {
     let mut scene = Scene::waiting(&["--ttl", "2s"]);
-    let warden = scene.running.warden();
-    send("STOP", warden);
+    send("STOP", scene.running.warden());
     send("KILL", scene.running.pid());
     scene.running.end();
     until("its place in the queue is free", || scene.lease()["queue"] == 0);
     scene.holder.run(&["release"]).exits(0);
     assert!(scene.is_free() && !scene.shell.path("ran").exists());
-    send("CONT", warden);
     scene.never_started();
 }
 

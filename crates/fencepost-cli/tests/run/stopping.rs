@@ -1,6 +1,9 @@
 //! A command never outlives its lease, nor `run`: whatever it does, and whatever happens to `run`.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
 
 use crate::{
     common::{Server, Shell, send, until},
@@ -139,6 +142,58 @@ fn a_warden_that_is_stopped_does_not_keep_the_command_alive() {
     assert!(last_beat(&shell) <= killed + believed(3_000));
 }
 
+/// A stopped warden reads nothing, so the end of the connection alone would tell it nothing.
+/// Mutant: no parent-death signal for the warden.
+#[test]
+fn killing_run_while_its_warden_is_stopped_kills_the_tree() {
+    let server = Server::start();
+    let shell = server.shell();
+    let mut running = Running::stubborn(&shell, &["d", "--ttl", "60s"]);
+    send("STOP", running.warden());
+    send("KILL", running.pid());
+    assert!(running.end().code().is_none());
+    until("nothing of it lives", || running.all().is_empty());
+}
+
+/// A terminal stops the whole group of a job that reads from the background, `run` and its warden too.
+/// Mutant: any of the three taken out of `SURVIVED`.
+#[test]
+fn a_terminal_stops_run_and_not_its_warden() {
+    let server = Server::start();
+    for signal in ["TSTP", "TTIN", "TTOU"] {
+        let shell = server.shell();
+        let mut running = Running::stubborn(&shell, &["d", "--ttl", "2s"]);
+        send(signal, running.warden());
+        send("STOP", running.pid());
+        let stopped = now_ms();
+        until("the command is gone", || running.members().is_empty());
+        let last = last_beat(&shell);
+        assert!(last <= stopped + believed(2_000), "{signal}: it ran {} ms after the last renewal", last - stopped);
+        until("another gets the domain", || is_free(&shell));
+        send("CONT", running.pid());
+        running.ends_with(80);
+    }
+}
+
+/// Some daemons ignore the ends of their children, and what they start inherits that: the system keeps none then.
+/// Mutant: `Standby` does not take the signal.
+#[test]
+fn where_ends_of_children_are_ignored_the_tree_is_killed_before_the_lease_is_given_back() {
+    let server = Server::start();
+    let shell = server.shell();
+    let template = shell.command(&["run", "d", "--ttl", "60s", "--", "sh", "-c", &crate::processes::stubborn()]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(template.get_program()).args(template.get_args());
+    command.current_dir(shell.folder.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    command.envs(template.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut running = Running::of(command);
+    until("all of the command runs", || running.members().len() >= 6);
+    send("KILL", running.warden());
+    running.ends_with(137);
+    running.is_gone();
+    assert!(is_free(&shell));
+}
+
 /// Mutant: `run` gives back as soon as the command itself has ended.
 #[test]
 fn what_a_command_leaves_behind_is_gone_before_the_lease_is_given_back() {
@@ -192,7 +247,7 @@ fn the_command_itself_dies_even_with_run_and_warden_killed_in_one_moment() {
     running.becomes("sleep");
     let warden = running.warden();
     let both = format!("kill -9 {} {warden}", running.pid());
-    assert!(std::process::Command::new("sh").args(["-c", &both]).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
     running.end();
     until("nothing of it lives", || running.all().is_empty());
 }
