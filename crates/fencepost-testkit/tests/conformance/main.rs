@@ -37,7 +37,9 @@ fn child() {
 }
 
 /// What a receiver declares to those who compose with it, or not, by the name that its adapter has for it.
-fn declared(capabilities: Capabilities) -> [(bool, Ability); 6] {
+type Declared = [(bool, Ability); 6];
+
+fn declared(capabilities: Capabilities) -> Declared {
     [
         (capabilities.operation_records, Ability::OperationRecords),
         (capabilities.fenced_read, Ability::FencedRead),
@@ -49,7 +51,7 @@ fn declared(capabilities: Capabilities) -> [(bool, Ability); 6] {
 }
 
 /// The receivers there are, with what they declare and how they are attacked.
-fn receivers() -> Vec<(&'static str, [(bool, Ability); 6], Box<dyn Adapter>)> {
+fn receivers() -> Vec<(&'static str, Declared, Box<dyn Adapter>)> {
     let seed = ReceiverSeed::new(Issuer::new("test").unwrap(), Epoch::ZERO);
     vec![
         ("memory", declared(MemoryReceiver::guard(&seed).capabilities()), Box::new(memory::Memory::default())),
