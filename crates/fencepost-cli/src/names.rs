@@ -8,7 +8,7 @@ use std::{
     fs,
 };
 
-use fencepost_core::{Domain, Holder, Invalid, LeaseId, Metadata, Reason};
+use fencepost_core::{Domain, Holder, Invalid, LeaseId, Metadata, Reason, Rule, limits};
 
 fn text<'a>(field: &'static str, typed: &'a OsStr) -> Result<&'a str, Invalid> {
     typed.to_str().ok_or_else(|| Invalid::form(field, "UTF-8"))
@@ -33,6 +33,16 @@ pub(crate) fn reason(typed: &OsStr) -> Result<Reason, Invalid> {
 
 pub(crate) fn lease(typed: &OsStr) -> Result<LeaseId, Invalid> {
     text("lease", typed)?.parse()
+}
+
+/// How many rows of a list.
+pub(crate) fn rows(typed: &str) -> Result<usize, Invalid> {
+    if typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Invalid::form("limit", "a whole number"));
+    }
+    let (most, found) = (limits::PAGE_MOST, typed.parse().ok());
+    let rows = found.and_then(|rows| usize::try_from(rows).ok()).filter(|rows| (1..=most).contains(rows));
+    rows.ok_or_else(|| Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found, unit: "rows" }))
 }
 
 /// Who is holding: the user, the machine and the process that typed the command, unless it is said.

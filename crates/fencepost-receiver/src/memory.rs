@@ -10,7 +10,7 @@ use crate::{AdvanceError, Capabilities, Guarantee, Receiver, ReceiverSeed};
 /// The reference receiver: a lock around the core's [`Register`].
 ///
 /// What it answers is by definition right; every other receiver is compared with it. It protects state that lives in
-/// the same process, and forgets everything with it.
+/// the same process, and forgets everything with it. It writes no log lines: whoever calls it has the verdict.
 #[derive(Debug)]
 pub struct MemoryReceiver {
     register: Mutex<Register>,

@@ -1,6 +1,6 @@
 use clap::Args;
 use fencepost_coordinator::HistoryQuery;
-use fencepost_core::{Invalid, Rule, lease::Filter, limits};
+use fencepost_core::{lease::Filter, limits};
 use fencepost_wire::{HistoryItem, parse_history_cursor};
 
 use crate::{
@@ -39,8 +39,8 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// At most this many rows, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT as u64)]
-    limit: u64,
+    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT.to_string())]
+    limit: String,
     /// Start where an earlier page ended
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failu
         },
         token: args.token.as_deref().map(str::parse).transpose()?,
         before: args.cursor.as_deref().map(parse_history_cursor).transpose()?,
-        limit: page_limit(args.limit)?,
+        limit: names::rows(&args.limit)?,
     };
     let coordinator = args.url.connect()?;
     let page = coordinator.history(&query).await.map_err(|error| failed(Call::Read, &args.url.url, error))?;
@@ -108,11 +108,4 @@ pub(crate) fn about(item: &HistoryItem) -> String {
     let reason = lease.reason.as_ref().map(|reason| format!("because: {reason}"));
     let words: Vec<String> = [held, burned, reason].into_iter().flatten().collect();
     if words.is_empty() { format!("lease {}", lease.lease) } else { words.join(", ") }
-}
-
-pub(crate) fn page_limit(limit: u64) -> Result<usize, Invalid> {
-    let most = limits::PAGE_MOST;
-    usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
-        Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found: Some(limit), unit: "rows" })
-    })
 }

@@ -1,7 +1,7 @@
 use clap::Args;
 use fencepost_coordinator::Coordinator;
 use fencepost_core::{
-    Domain, Invalid, Rule,
+    Domain, Invalid,
     lease::{Filter, LeaseView, Page},
     limits,
 };
@@ -12,6 +12,7 @@ use crate::{
     duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
+    names,
     output::Output,
     shell,
 };
@@ -29,8 +30,8 @@ pub(crate) struct LsArgs {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<std::ffi::OsString>,
     /// At most this many rows, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT as u64)]
-    limit: u64,
+    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT.to_string())]
+    limit: String,
     /// Start where an earlier page ended
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
@@ -44,9 +45,9 @@ pub(crate) struct LsArgs {
 pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
     let prefix = match &args.prefix {
         None => String::new(),
-        Some(prefix) => crate::names::prefix(prefix)?,
+        Some(prefix) => names::prefix(prefix)?,
     };
-    let limit = if args.all { limits::PAGE_MOST } else { page_limit(args.limit)? };
+    let limit = if args.all { limits::PAGE_MOST } else { names::rows(&args.limit)? };
     let mut after = args.cursor.clone().map(cursor).transpose()?.flatten();
     let coordinator = args.url.connect()?;
     let mut rows = Vec::new();
@@ -90,13 +91,6 @@ fn row(lease: &LeaseView) -> Vec<String> {
         lease.queue.to_string(),
         lease.lease.to_string(),
     ]
-}
-
-fn page_limit(limit: u64) -> Result<usize, Invalid> {
-    let most = limits::PAGE_MOST;
-    usize::try_from(limit).ok().filter(|limit| (1..=most).contains(limit)).ok_or_else(|| {
-        Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found: Some(limit), unit: "rows" })
-    })
 }
 
 /// Where a page starts, by the cursor that an earlier one ended with.

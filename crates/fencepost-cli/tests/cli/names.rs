@@ -135,6 +135,13 @@ fn other_texts_have_their_limits_too() {
     refused(&["acquire", "d", "--ttl", "25h"], "--ttl: must be 1s to 24h, found 25h");
     refused(&["acquire", "d", "--wait", "11m"], "--wait: must be 0s to 10m, found 11m");
     refused(&["acquire", "d", "--max-hold", "500ms"], "--max-hold: must be 1s to");
+    for command in ["ls", "history"] {
+        let rows = |limit: &str, said: &str| refused(&[command, "--prefix", "d", "--limit", limit], said);
+        rows("0", "limit: must be 1 to 1000 rows, found 0");
+        rows("1001", "limit: must be 1 to 1000 rows, found 1001");
+        rows(&"9".repeat(30), "limit: must be 1 to 1000 rows");
+        rows("ten", "limit: must be a whole number");
+    }
     let reason = "r".repeat(1_025);
     refused(&["break", "d", "--lease", &"0".repeat(32), "--reason", &reason], "reason: must be 1 to 1024 bytes");
     refused(&["break", "d", "--lease", "ABC", "--reason", "r"], "lease: must be 32 lower-case hex digits");

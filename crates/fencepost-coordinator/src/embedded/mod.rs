@@ -13,7 +13,8 @@
 //! have happened, reads and heartbeats go on from the state that the store is known to hold, and service resumes by
 //! itself. [`Embedded::ready`] tells.
 //!
-//! No runtime is needed to await its calls: they are plain futures.
+//! No runtime is needed to await its calls: they are plain futures. It writes no log lines and counts nothing: the server
+//! in front of it does, and whoever has none [watches](crate::Watch).
 //!
 //! ```
 //! use fencepost_coordinator::{AcquireRequest, Coordinator, embedded::{Embedded, InitOptions, Options}};

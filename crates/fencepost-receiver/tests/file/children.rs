@@ -1,11 +1,12 @@
 //! Other processes on the same file: this test binary again, told by variables what to be.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -153,7 +154,21 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        let pid = self.process.id();
+        let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
         assert!(sent.success());
+        // A stop is sent to the process and takes its threads one after another: one that waits for a word from here
+        // could still begin what it is told.
+        while name == "-STOP" && !is_stopped(pid) {
+            thread::yield_now();
+        }
     }
+}
+
+/// Whether every thread of a process has stopped.
+fn is_stopped(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('T'))
+    })
 }

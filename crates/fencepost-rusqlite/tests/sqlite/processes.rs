@@ -2,7 +2,7 @@
 //! what to be.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
@@ -111,8 +111,14 @@ impl Running {
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        let pid = self.process.id();
+        let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
         assert!(sent.success());
+        // A stop is sent to the process and takes its threads one after another: one that waits for a word from here
+        // could still begin what it is told.
+        while name == "-STOP" && !is_stopped(pid) {
+            thread::yield_now();
+        }
     }
 
     fn succeeded(mut self) -> bool {
@@ -313,4 +319,12 @@ fn no_write_lands_after_a_greater_raise_was_answered() {
         });
         assert!(!late.load(Ordering::Acquire), "a stale write was applied after the raise was answered");
     }
+}
+
+/// Whether every thread of a process has stopped.
+fn is_stopped(pid: u32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
+        let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('T'))
+    })
 }
