@@ -252,7 +252,7 @@ fn the_delayed_write_of_a_paused_process_is_stale_and_changes_nothing() {
 #[test]
 fn of_two_requests_under_one_operation_id_exactly_one_takes_effect() {
     let database = Database::with_counters();
-    const EACH: usize = 25;
+    const EACH: usize = 50;
     let start = Barrier::new(2 * EACH);
     let verdicts: Vec<(i64, Verdict<i64>)> = thread::scope(|scope| {
         let start = &start;
