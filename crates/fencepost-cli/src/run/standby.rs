@@ -16,10 +16,7 @@ use rustix::{
     io::Errno,
     process::{Signal, WaitOptions, getpid, set_child_subreaper, wait},
 };
-use tokio::{
-    signal::unix::{Signal as Arrivals, SignalKind, signal},
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use super::{
     ask::Ask,
@@ -38,8 +35,6 @@ const LEAVING: Duration = Duration::from_millis(500);
 pub(crate) struct Standby {
     pub(crate) link: Link,
     warden: Child,
-    /// Taken, so that an end is kept for whoever asks: where whoever called ignores it, the system keeps none.
-    _ended: Arrivals,
     /// Children from before the command: whoever became this process may have had some.
     earlier: Vec<Member>,
 }
@@ -55,7 +50,6 @@ impl Standby {
 
     fn started(ask: &Ask) -> io::Result<Self> {
         let me = getpid();
-        let ended = signal(SignalKind::child())?;
         let earlier = tree::members(me, &[])?;
         // Should the warden be killed, its orphans come here.
         set_child_subreaper(Some(me))?;
@@ -65,7 +59,7 @@ impl Standby {
         let limits = [ask.limits.stop_after_ms, ask.limits.margin_ms].map(|ms| ms.to_string());
         command.arg0("fencepost").arg(WARDEN).args(limits).arg("--").args(&ask.command);
         let warden = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn()?;
-        Ok(Self { link: Link::new(ours)?, warden, _ended: ended, earlier })
+        Ok(Self { link: Link::new(ours)?, warden, earlier })
     }
 
     /// Waits until it cannot start the command any more, and says why. Safe to drop and to call again.
@@ -85,7 +79,7 @@ impl Standby {
         let mut pause = Duration::from_millis(1);
         let ended = loop {
             let ended = match self.warden.try_wait() {
-                // Somebody else has taken note of its end: it is no child any more.
+                // It has ended, and the system keeps no end of it: whoever called ignores the ends of children.
                 Err(error) if error.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => break None,
                 ended => ended.ok().flatten(),
             };

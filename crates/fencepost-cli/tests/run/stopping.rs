@@ -176,7 +176,7 @@ fn a_terminal_stops_run_and_not_its_warden() {
 }
 
 /// Some daemons ignore the ends of their children, and what they start inherits that: the system keeps none then.
-/// Mutant: `Standby` does not take the signal.
+/// Mutant: `see_it_gone` does not take a warden that is no child any more for one that has ended.
 #[test]
 fn where_ends_of_children_are_ignored_the_tree_is_killed_before_the_lease_is_given_back() {
     let server = Server::start();
