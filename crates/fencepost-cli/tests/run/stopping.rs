@@ -182,8 +182,8 @@ fn where_ends_of_children_are_ignored_the_tree_is_killed_before_the_lease_is_giv
     let server = Server::start();
     let shell = server.shell();
     let template = shell.command(&["run", "d", "--ttl", "60s", "--", "sh", "-c", &crate::processes::stubborn()]);
-    let mut command = Command::new("sh");
-    command.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(template.get_program()).args(template.get_args());
+    let mut command = Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(template.get_program()).args(template.get_args());
     command.current_dir(shell.folder.path()).stdin(Stdio::null()).stderr(Stdio::piped());
     command.envs(template.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut running = Running::of(command);
