@@ -2,12 +2,13 @@
 
 use std::{fs, io, thread};
 
-use rustix::process::{getpid, getsid};
 use signal_hook::{
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
     low_level::siginfo::Cause,
 };
 use tokio::sync::mpsc;
+
+use super::tree;
 
 const HUP: i32 = 1;
 const INT: i32 = 2;
@@ -41,11 +42,11 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// # Errors
-    /// When the system takes no handlers.
+    /// When the system takes no handlers, or does not show its processes.
     pub(crate) fn listen() -> io::Result<Self> {
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut signals = SignalsInfo::<WithOrigin>::new(unless_ignored(&FORWARDED))?;
-        let is_leader = getsid(None).is_ok_and(|leader| leader == getpid());
+        let is_leader = tree::leads_its_session()?;
         thread::Builder::new().name("fencepost-signals".to_owned()).spawn(move || {
             for origin in signals.forever() {
                 let is_mine_alone = is_leader && origin.signal == HUP;

@@ -21,6 +21,8 @@ pub(crate) struct Member {
 pub(super) struct Seen {
     pub(super) parent: i32,
     pub(super) started: u64,
+    /// Zero where the session began outside of this process's namespace.
+    session: i32,
     is_alive: bool,
 }
 
@@ -73,6 +75,15 @@ pub(crate) fn is_shown() -> io::Result<()> {
         Some(_) => Ok(()),
         None => Err(io::Error::other("/proc does not show the processes of this machine")),
     }
+}
+
+/// Whether this process leads its session.
+///
+/// # Errors
+/// As [`is_shown`].
+pub(crate) fn leads_its_session() -> io::Result<bool> {
+    let this = getpid().as_raw_nonzero().get();
+    Ok(look(this)?.is_some_and(|seen| seen.session == this))
 }
 
 /// Sends these signals to every descendant but `except` and what is below them, and says how many there were.
@@ -139,7 +150,8 @@ pub(super) fn parse(stat: &str) -> Option<Seen> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let is_alive = !matches!(*fields.first()?, "Z" | "X" | "x");
-    Some(Seen { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()?, is_alive })
+    let session = fields.get(3)?.parse().ok()?;
+    Some(Seen { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()?, session, is_alive })
 }
 
 #[cfg(test)]
@@ -155,9 +167,9 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_and_spaces_moves_no_field() {
-        let stat = "12 (a) S 1 (b) R 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
+        let stat = "12 (a) S 1 (b) R 7 12 13 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9";
         let seen = parse(stat).unwrap();
-        assert_eq!((seen.parent, seen.started, seen.is_alive), (7, 4711, true));
+        assert_eq!((seen.parent, seen.session, seen.started, seen.is_alive), (7, 13, 4711, true));
         let gone = parse("12 (x) Z 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9").unwrap();
         assert!(!gone.is_alive);
         assert!(parse("12 (x").is_none() && parse("").is_none());

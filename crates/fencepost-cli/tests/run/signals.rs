@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::process::CommandExt, process::Command};
 
+use fencepost_testkit::torture::skip;
+
 use crate::{
     common::{Server, send, until},
     processes::Running,
@@ -61,6 +63,26 @@ fn what_is_ignored_when_run_is_called_stays_ignored_in_the_command() {
     let mask = u64::from_str_radix(plain.trim().trim_start_matches("SigIgn:").trim(), 16).unwrap();
     let of_ours = [1, 2, 3, 13, 15, 17, 20].map(|number| 1_u64 << (number - 1)).iter().sum::<u64>();
     assert_eq!(mask & of_ours, 0, "a command gets the defaults: {plain}");
+}
+
+/// In a container the session may have begun outside of what its processes see, and its number is then zero.
+/// Mutant: `getsid` of a library that takes zero for impossible.
+#[test]
+fn a_session_that_began_in_another_namespace_hinders_nothing() {
+    let server = Server::start();
+    let shell = server.shell();
+    let inside = ["--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"];
+    let session = Command::new("unshare").args(inside).arg("cut -d' ' -f6 /proc/self/stat").output();
+    if !session.is_ok_and(|output| output.stdout == b"0\n") {
+        return skip("a session that began in another namespace", "no rights for a process namespace of its own");
+    }
+    let words = inside.join(" ");
+    let quiet = shell.sh(&format!("unshare {words} 'fencepost run d -- sh -c \"exit 7\"; exit $?'")).exits(7);
+    assert_eq!(quiet.stdout, "");
+    let inside =
+        "fencepost run d -- sh -c \"echo >up; exec sleep 1000\" & until test -e up; do :; done; kill -HUP $!; wait $!";
+    let script = format!("unshare {words} '{inside}'");
+    shell.sh(&script).exits(129);
 }
 
 #[test]
