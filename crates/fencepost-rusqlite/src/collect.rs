@@ -1,4 +1,4 @@
-use fencepost_core::{Token, fence::LiveLease};
+use fencepost_core::{Token, fence::LiveLease, sabotage};
 use fencepost_sql::sqlite::statement;
 use rusqlite::Connection;
 
@@ -38,10 +38,13 @@ pub fn collect(
     in_one_transaction(connection, |tx| {
         open_receiver_row(tx)?;
         let refused = set_live_fences(tx, live)?;
-        tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
+        if !sabotage::active("collection_raises_no_floor") {
+            tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
+        }
         let dropped = drop_fences(tx, next, live)?;
         let mut operations = 0;
         if let Some(horizon) = horizon {
+            let horizon = if sabotage::active("records_collected_early") { next } else { horizon };
             tx.execute(statement::RAISE_HORIZON, [horizon.as_i64()])?;
             operations = tx.execute(statement::DELETE_OPERATIONS, [])?;
         }

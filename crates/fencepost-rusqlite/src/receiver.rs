@@ -6,7 +6,7 @@ use fencepost_core::{
     sabotage,
 };
 use fencepost_receiver::{AdvanceError, Seen, WriteError, adapter::log_rejection};
-use fencepost_sql::sqlite::fault_of_version;
+use fencepost_sql::sqlite::{FIRST_SOUND_VERSION, fault_of_version};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, TransactionState};
 
 use crate::{
@@ -131,6 +131,7 @@ impl SqliteReceiver {
                 Ok(Verdict::Rejected(rejection))
             }
             Step::Apply { raises } | Step::Replay { raises } => {
+                let raises = if sabotage::active("read_raises_nothing") { Vec::new() } else { raises };
                 transaction::raise(&tx, &claim, &raises).map_err(lost)?;
                 if !raises.is_empty() {
                     transaction::raise_counter(&tx).map_err(lost)?;
@@ -308,8 +309,13 @@ fn foreign<E>(failure: Failure) -> WriteError<E> {
 /// What has to hold of a connection before its fence is read.
 fn prepare(connection: &Connection) -> Result<(), Failure> {
     static WARN_ONCE: Once = Once::new();
-    WARN_ONCE.call_once(|| warn_of(rusqlite::version_number()));
+    WARN_ONCE.call_once(|| warn_of(version()));
     transaction::require_triggers(connection)
+}
+
+/// The SQLite that this program is linked with. No test can be linked with an old one, so one is told that it is.
+fn version() -> i32 {
+    if sabotage::active("old_sqlite") { FIRST_SOUND_VERSION - 1 } else { rusqlite::version_number() }
 }
 
 fn warn_of(version: i32) {

@@ -1,6 +1,7 @@
 use fencepost_core::{
     RecoveryId,
     fence::{Closure, LiveLease},
+    sabotage,
 };
 use fencepost_receiver::{
     ReceiverSeed, Seen,
@@ -105,11 +106,13 @@ pub fn recover(
         if records_lost {
             forget_born_before(tx, seed)?;
         }
-        let refused = set_live_fences(tx, &seed.live)?;
+        let only_opens = sabotage::active("recovery_only_opens");
+        let (next, live) = if only_opens { (None, &[][..]) } else { (seed.next, seed.live.as_slice()) };
+        let refused = set_live_fences(tx, live)?;
         let mut dropped = 0;
-        if let Some(next) = seed.next {
+        if let Some(next) = next {
             tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
-            dropped = drop_fences(tx, next, &seed.live)?;
+            dropped = drop_fences(tx, next, live)?;
         }
         let fences = fences_found(tx)?;
         let (device, inode) = identity(tx).columns();

@@ -8,7 +8,7 @@ use fencepost_core::{
     fence::{Closure, Decision, Fingerprint, Operation, Presented, RecordedResult, RejectedBy, Rejection, decide},
     sabotage,
 };
-use fencepost_receiver::WriteError;
+use fencepost_receiver::{WriteError, adapter::misread};
 use fencepost_sql::sqlite::{DomainRow, Identity, ReceiverRow, TABLES, standing, statement};
 use rusqlite::{Connection, OptionalExtension, Row, config::DbConfig, params};
 
@@ -132,6 +132,7 @@ pub(crate) fn tables_found(connection: &Connection) -> rusqlite::Result<usize> {
 /// Reads the standing of every domain and decides. Changes nothing.
 pub(crate) fn plan(connection: &Connection, claim: &Claim<'_>, seen: u64) -> Result<Plan, Failure> {
     let here = place::identity(connection);
+    let seen = if sabotage::active("restore_not_noticed") { 0 } else { seen };
     let mut plan = Plan { counter: 0, entries: 0, step: Step::Reject(Rejection::Missing) };
     let (mut applied, mut replayed, mut raises) = (0, 0, Vec::new());
     for (nth, grant) in claim.grants.iter().enumerate() {
@@ -146,6 +147,7 @@ pub(crate) fn plan(connection: &Connection, claim: &Claim<'_>, seen: u64) -> Res
         plan.counter = found.0.mutation_counter().unwrap_or(0);
         plan.entries = found.2;
         match decide_one(grant, claim.operation.as_ref(), &found, here, seen)? {
+            Decision::Reject(_) if nth > 0 && sabotage::active("first_domain_only") => applied += 1,
             Decision::Reject(rejection) => return Ok(Plan { step: Step::Reject(rejection), ..plan }),
             Decision::Apply { raise } => {
                 applied += 1;
@@ -153,6 +155,7 @@ pub(crate) fn plan(connection: &Connection, claim: &Claim<'_>, seen: u64) -> Res
             }
             Decision::Replay { raise } => {
                 replayed += 1;
+                let raise = raise && !sabotage::active("replay_raises_nothing");
                 raises.extend(raise.then_some(Raise { nth, first: found.1.fence.is_none() }));
             }
         }
@@ -181,6 +184,7 @@ fn decide_one(
         return Ok(Decision::Reject(Rejection::Closed(Closure::MetadataMissing)));
     };
     let presented = Presented { operation, ..Presented::grant(grant) };
+    let standing = misread(&presented, standing);
     let decision = decide(&presented, &standing)?;
     if sabotage::active("equal_token_refused") && standing.fence == Some(grant.token) && operation_is_new(&decision) {
         return Ok(stale(grant, grant.token));
@@ -236,6 +240,9 @@ pub(crate) fn enter(connection: &Connection, claim: &Claim<'_>, counter: u64) ->
 /// Records the operation in each of its domains.
 pub(crate) fn record(connection: &Connection, claim: &Claim<'_>, result: &RecordedResult) -> rusqlite::Result<()> {
     let Some(operation) = &claim.operation else { return Ok(()) };
+    if sabotage::active("operations_not_recorded") {
+        return Ok(());
+    }
     // One token for all domains, so that a collection removes all records of an operation or none.
     let kept_by = claim.grants.iter().map(|grant| grant.token).max().map(|token| token.as_i64());
     let mut statement = connection.prepare_cached(statement::RECORD)?;

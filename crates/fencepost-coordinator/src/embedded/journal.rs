@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fencepost_core::lease::{Leases, Record, Snapshot};
+use fencepost_core::{
+    Token,
+    lease::{Leases, Record, Snapshot},
+};
 use serde::Serialize;
 
 use super::{
@@ -35,6 +38,10 @@ impl Journal {
             Self { store, header, start, last: 0, log_bytes: 0, buffer: Vec::new(), history: Arc::default() };
         journal.load_history()?;
         let leases = journal.load()?;
+        if leases.start_number() >= start {
+            let been = leases.start_number();
+            return Err(StoreError::Damaged(format!("start {been} has been, and its table `store` counts {start}")));
+        }
         Ok((journal, leases))
     }
 
@@ -42,10 +49,20 @@ impl Journal {
     pub(super) fn load(&mut self) -> Result<Leases, StoreError> {
         self.header = self.store.header()?;
         let Header { issuer, epoch, snapshot_covers, snapshot_parts, .. } = self.header.clone();
+        // The row of the table `store` has no checksum, so what has one must agree with it.
         let mut leases = match snapshot_parts {
-            0 => Leases::new(issuer, epoch),
+            0 if snapshot_covers > 0 => {
+                let what = format!("its log is covered up to row {snapshot_covers}, by a snapshot of no parts");
+                return Err(StoreError::Damaged(what));
+            }
+            0 => Leases::new(issuer.clone(), epoch),
             parts => Leases::from_snapshot(self.load_snapshot(parts)?),
         };
+        if (leases.issuer(), leases.epoch()) != (&issuer, epoch) {
+            let (of, in_epoch) = (leases.issuer(), leases.epoch());
+            let what = format!("its snapshot is of {of}, epoch {in_epoch}, and its table `store` of {issuer}, epoch {epoch}");
+            return Err(StoreError::Damaged(what));
+        }
         let mut last = snapshot_covers;
         let mut log_bytes = 0;
         let start = self.start;
@@ -54,6 +71,9 @@ impl Journal {
             check(&row, "log", last + 1, start)?;
             let records: Vec<Record> = postcard::from_bytes(row.bytes)
                 .map_err(|error| format!("log row {} is no records: {error}", row.id))?;
+            if let Some(token) = records.iter().filter_map(token_of).find(|token| token.epoch() != epoch) {
+                return Err(format!("log row {} has token {token}, and the table `store` epoch {epoch}", row.id));
+            }
             let told = records.iter().flat_map(|record| leases.replay_telling(record)).collect::<Vec<_>>();
             history.note(row.start, row.id, told);
             last = row.id;
@@ -210,6 +230,25 @@ impl EncodedSnapshot {
     /// Its size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+/// The token that a record issues.
+fn token_of(record: &Record) -> Option<Token> {
+    match record {
+        Record::Granted { token, .. } | Record::Regranted { token, .. } | Record::LeaseBroken { fence_to: token, .. } => {
+            Some(*token)
+        }
+        Record::Started { .. }
+        | Record::SequenceReserved { .. }
+        | Record::SessionOpened { .. }
+        | Record::SecretReplaced { .. }
+        | Record::SessionClaimed { .. }
+        | Record::SessionHeard { .. }
+        | Record::SessionEnded { .. }
+        | Record::HoldAdded { .. }
+        | Record::HoldEnded { .. }
+        | Record::LeaseEnded { .. } => None,
     }
 }
 

@@ -15,7 +15,7 @@ use fencepost_core::{
 };
 use tempfile::TempDir;
 
-use crate::common::{NOON, acquire, clock, domain, holder, is_unavailable, on, refusal, request, session, token};
+use crate::common::{NOON, acquire, clock, domain, holder, is_unavailable, on, refusal, request, session, token, until};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const YEAR_2026_MS: u64 = 1_767_225_600_000;
@@ -244,4 +244,37 @@ async fn a_store_that_another_program_reads_is_not_opened_until_its_log_can_be_c
     assert!(matches!(&refused, OpenError::Store { why, .. } if why.contains("another program")), "{refused}");
     reader.execute_batch("COMMIT").unwrap();
     Embedded::open(&dir, under_boot(1, 1_000)).unwrap();
+}
+
+/// The row that says who the coordinator is has no checksum, so what has one must agree with it. Mutants: each of the
+/// comparisons; the store would open with tokens that were granted before, or end in a panic.
+#[tokio::test]
+async fn a_store_whose_row_about_itself_does_not_agree_with_the_others_is_refused() {
+    let (_parent, dir) = initialised(at_epoch_zero());
+    let options = |snapshot_log_bytes| Options { snapshot_log_bytes, ..on(&clock()) };
+    let damaged = |damage: &str, says: &str| {
+        let copy = tempfile::tempdir().unwrap();
+        let database = copy.path().join("coordinator.sqlite");
+        fs::copy(dir.join("coordinator.sqlite"), &database).unwrap();
+        rusqlite::Connection::open(&database).unwrap().execute_batch(damage).unwrap();
+        let refused = Embedded::open(copy.path(), options(u64::MAX)).unwrap_err();
+        assert!(matches!(refused, OpenError::Damaged { .. }), "{damage}: {refused}");
+        assert!(refused.to_string().contains(says), "{damage}: {refused}");
+    };
+    let coordinator = Embedded::open(&dir, options(u64::MAX)).unwrap();
+    let key = session(&coordinator, "h", 60_000).await;
+    acquire(&coordinator, &key, "d").await;
+    coordinator.shutdown().await;
+    damaged("UPDATE store SET snapshot_covers = 2", "by a snapshot of no parts");
+    damaged("UPDATE store SET snapshot_covers = 9223372036854775807", "by a snapshot of no parts");
+    damaged("UPDATE store SET epoch = 3", "epoch 3");
+
+    let coordinator = Embedded::open(&dir, options(1)).unwrap();
+    acquire(&coordinator, &key, "e").await;
+    until("there is a snapshot", || async { coordinator.statistics().snapshots > 0 }).await;
+    coordinator.shutdown().await;
+    damaged("UPDATE store SET epoch = 3", "epoch 3");
+    damaged("UPDATE store SET issuer = 'another'", "of another");
+    damaged("UPDATE store SET start = 0; DELETE FROM log", "was written by start 2, which has not been");
+    damaged("UPDATE store SET start = 1; DELETE FROM log", "start 2 has been");
 }

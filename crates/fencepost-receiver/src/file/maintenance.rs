@@ -1,6 +1,7 @@
 use fencepost_core::{
     Domain, Epoch, Invalid, Issuer, RecoveryId, Token,
     fence::{Closure, Condition, Decision, LiveLease, Presented, decide},
+    sabotage,
 };
 
 use super::{
@@ -306,6 +307,7 @@ impl FileReceiver {
         let mut held = self.entered(&place)?;
         let refused = take_live(&mut held.sidecar, live)?;
         let fences = drop_fence(&mut held.sidecar, next, live);
+        let horizon = if sabotage::active("records_collected_early") { horizon.and(Some(next)) } else { horizon };
         let operations = horizon.map_or(0, |horizon| held.sidecar.forget_operations(horizon));
         self.save(&place, &mut held)?;
         Ok(Collected { fences, operations, refused })
@@ -363,8 +365,10 @@ impl FileReceiver {
         held.settle(&place)?;
         sidecar = held.sidecar;
         learn(&mut sidecar, seed);
-        let refused = take_live(&mut sidecar, &seed.live)?;
-        let fences_dropped = seed.next.map_or(0, |next| drop_fence(&mut sidecar, next, &seed.live));
+        let only_opens = sabotage::active("recovery_only_opens");
+        let (next, live) = if only_opens { (None, &[][..]) } else { (seed.next, seed.live.as_slice()) };
+        let refused = take_live(&mut sidecar, live)?;
+        let fences_dropped = next.map_or(0, |next| drop_fence(&mut sidecar, next, live));
         sidecar.closed = None;
         sidecar.recovery = fresh_recovery_id();
         (sidecar.device, sidecar.inode) = (held.lock.identity.device, held.lock.identity.inode);
@@ -448,8 +452,10 @@ fn take_live(sidecar: &mut Sidecar, live: &[LiveLease]) -> Result<Vec<LiveLease>
 
 /// Raises the unfenced floor, then drops a fence below it unless its lease lives.
 fn drop_fence(sidecar: &mut Sidecar, next: Token, live: &[LiveLease]) -> u64 {
-    sidecar.unfenced_floor = sidecar.unfenced_floor.max(Some(next));
-    let lives = live.iter().any(|lease| lease.domain == sidecar.domain);
+    if !sabotage::active("collection_raises_no_floor") {
+        sidecar.unfenced_floor = sidecar.unfenced_floor.max(Some(next));
+    }
+    let lives = !sabotage::active("live_fences_collected") && live.iter().any(|lease| lease.domain == sidecar.domain);
     match sidecar.fence {
         Some(fence) if fence < next && !lives => {
             sidecar.fence = None;

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     AdvanceError, Capabilities, Cause, Guarantee, Receiver, Seen, WriteError,
-    adapter::{log_rejection, on_a_thread},
+    adapter::{log_rejection, misread, on_a_thread},
 };
 
 /// How long a call waits for the lock when nothing else is said.
@@ -150,7 +150,7 @@ impl FileReceiver {
             Decision::Replay { raise } => {
                 let record = operation.and_then(|operation| held.sidecar.record(&operation.id));
                 let result = record.expect("a replayed operation is recorded").result;
-                if raise {
+                if raise && !sabotage::active("replay_raises_nothing") {
                     held.sidecar.raise(grant.token);
                     self.save(&place, &mut held).map_err(|unsaved| unwritten(unsaved, operation))?;
                 }
@@ -185,7 +185,7 @@ impl FileReceiver {
         held.sidecar.pending = Some(Pending {
             stored,
             replaces: target.as_ref().map(Replaced::of),
-            operation: operation.map(|operation| Record {
+            operation: operation.filter(|_| !sabotage::active("operations_not_recorded")).map(|operation| Record {
                 id: operation.id.clone(),
                 fingerprint: operation.fingerprint,
                 born: operation.born,
@@ -282,7 +282,8 @@ impl FileReceiver {
     }
 
     pub(crate) fn enter(&self, place: &Place) -> Result<Entrance, Trouble> {
-        let entrance = enter(place, self.wait, self.seen.greatest())?;
+        let seen = if sabotage::active("restore_not_noticed") { 0 } else { self.seen.greatest() };
+        let entrance = enter(place, self.wait, seen)?;
         if let Entrance::Open(held) = &entrance {
             self.seen.note(held.sidecar.counter);
         }
@@ -324,6 +325,7 @@ impl Receiver for FileReceiver {
 
 fn decided(presented: &Presented<'_>, held: &Held) -> Result<Decision, Invalid> {
     let standing = held.sidecar.standing(presented.operation.map(|operation| &operation.id));
+    let standing = misread(presented, standing);
     let decision = decide(presented, &standing)?;
     Ok(match (&decision, presented.token) {
         (Decision::Apply { .. }, Some(token))

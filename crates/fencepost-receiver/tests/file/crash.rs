@@ -57,7 +57,7 @@ fn assert_all_or_nothing(file: &Guarded, finished: bool, story: &str) {
 
 #[test]
 fn a_writer_that_dies_after_any_step_leaves_all_or_nothing() {
-    for parent in file_systems() {
+    for parent in file_systems("dying after each step") {
         for step in STEPS.into_iter().filter(|step| *step != "finished") {
             let file = written(&parent);
             die(&file, "operation:0.6:second", step);
@@ -68,9 +68,12 @@ fn a_writer_that_dies_after_any_step_leaves_all_or_nothing() {
 
 #[test]
 fn whoever_finishes_may_die_too_after_any_step() {
-    for first in ["staged", "sidecar_renamed", "sidecar_durable", "renamed", "folder_synced"] {
+    let places = file_systems("dying twice");
+    let firsts = ["staged", "sidecar_renamed", "sidecar_durable", "renamed", "folder_synced"];
+    let deaths = places.iter().flat_map(|place| firsts.map(|first| (place, first)));
+    for (place, first) in deaths {
         for second in STEPS {
-            let file = written(&in_memory());
+            let file = written(place);
             die(&file, "operation:0.6:second", first);
             // The second one retries the same operation, finds what the first one left, and dies on the way or succeeds.
             let (said, status) = Running::dying_after(file.path(), "operation:0.6:second", second).ended();
@@ -133,7 +136,7 @@ fn a_turn_to_settled_that_was_lost_is_found_out_again_even_after_a_foreign_write
 /// Mutant: the rename before the announcement.
 #[test]
 fn a_writer_killed_at_any_moment_has_written_what_it_reported() {
-    for parent in file_systems() {
+    for parent in file_systems("being killed at any moment") {
         let file = Guarded::under(&parent);
         for round in 0..12 {
             let name = format!("r{round}");

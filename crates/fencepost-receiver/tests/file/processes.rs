@@ -21,7 +21,7 @@ const WRITES: usize = 25;
 
 #[test]
 fn eight_processes_write_one_after_the_other_and_readers_see_whole_contents_only() {
-    for parent in file_systems() {
+    for parent in file_systems("eight processes that write") {
         let file = Guarded::under(&parent);
         let before = file.receiver.status().unwrap().incarnation.counter;
         let done = AtomicBool::new(false);

@@ -66,11 +66,35 @@ pub(crate) fn in_memory() -> PathBuf {
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
-/// The ordinary place and memory, where they differ.
-pub(crate) fn file_systems() -> Vec<PathBuf> {
-    let mut places = vec![std::env::temp_dir(), in_memory()];
-    places.dedup();
-    places
+/// The file systems on which a writer is killed, as `statfs` tells them: one with a journal, and one without a disk.
+const FILE_SYSTEMS: [(&str, u64); 2] = [("ext4", 0xef53), ("tmpfs", 0x0102_1994)];
+
+/// A folder on each of the file systems, where this machine has one; the ordinary place besides, where that is none of
+/// them. What is not to be had is a skip with its name.
+pub(crate) fn file_systems(story: &str) -> Vec<PathBuf> {
+    let ordinary = std::env::temp_dir();
+    let built = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let candidates = [ordinary.clone(), built, PathBuf::from("/var/tmp"), in_memory()];
+    let mut found = Vec::new();
+    for (name, magic) in FILE_SYSTEMS {
+        let can_be_used = |folder: &&PathBuf| file_system_of(folder) == magic && tempfile::tempdir_in(folder).is_ok();
+        match candidates.iter().find(can_be_used) {
+            Some(folder) => {
+                println!("{name}: {}", folder.display());
+                found.push(folder.clone());
+            }
+            None => skip(&format!("{story} on {name}"), "no folder that can be written lies on it"),
+        }
+    }
+    if !FILE_SYSTEMS.iter().any(|(_, magic)| file_system_of(&ordinary) == *magic) {
+        found.push(ordinary);
+    }
+    found
+}
+
+/// The number that tells the kind of a folder's file system.
+fn file_system_of(folder: &Path) -> u64 {
+    rustix::fs::statfs(folder).map_or(0, |found| found.f_type as u64 & 0xffff_ffff)
 }
 
 pub(crate) struct Guarded {

@@ -114,3 +114,17 @@ fn unguarded_tables_are_listed_when_asked_for() {
     let found: Vec<_> = found.findings.iter().map(|finding| (finding.code, finding.subject.as_deref())).collect();
     assert_eq!(found, [("unguarded_table", Some("free"))]);
 }
+
+/// Names of tables differ by what SQLite compares: only the letters A to Z are the same in both cases. Mutant: the name of a
+/// trigger in lower case by the rules of another alphabet, where two tables would share one.
+#[test]
+fn tables_whose_names_differ_in_the_case_of_a_letter_that_sqlite_does_not_fold_are_guarded_apart() {
+    let database = Database::new("CREATE TABLE \"Änderung\" (name TEXT); CREATE TABLE \"änderung\" (name TEXT)");
+    database.guard("Änderung", "name");
+    database.guard("änderung", "name");
+    assert_eq!(codes(&database.connect()), Vec::<&str>::new());
+    for table in ["Änderung", "änderung"] {
+        let refused = database.connect().execute(&format!("INSERT INTO \"{table}\" VALUES ('a')"), []).unwrap_err();
+        assert!(refused.to_string().contains(table), "{refused}");
+    }
+}

@@ -14,3 +14,5 @@ mod storage;
 mod support;
 mod traces;
 mod transactions;
+#[cfg(feature = "sabotage")]
+mod versions;

@@ -15,7 +15,7 @@ use tracing::{
 use crate::support::{Database, add, grant, operation};
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Lines(pub(crate) Arc<Mutex<Vec<String>>>);
 
 struct Line(String);
 
