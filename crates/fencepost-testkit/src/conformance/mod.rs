@@ -35,6 +35,8 @@ mod ability;
 mod adapter;
 mod build;
 mod child;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod one_by_one;
 mod reference;
 mod report;

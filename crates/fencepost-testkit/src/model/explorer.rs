@@ -152,6 +152,8 @@ pub struct Search {
     pub property: Option<Property>,
     /// Give up after this many states: an exploration that was cut short proves nothing and says so.
     pub states: usize,
+    /// Give up after this time, in the same way.
+    pub time: Option<Duration>,
 }
 
 /// What an exploration has seen.
@@ -234,7 +236,7 @@ pub fn explore<M: Model>(model: &M, search: Search) -> Explored {
                     next.push((origins.len() - 1, after));
                 }
             }
-            if origins.len() >= search.states {
+            if origins.len() >= search.states || search.time.is_some_and(|most| begun.elapsed() >= most) {
                 explored.complete = false;
                 break 'layers;
             }
@@ -319,7 +321,7 @@ mod tests {
         }
     }
 
-    const ANY: Search = Search { property: None, states: 1_000 };
+    const ANY: Search = Search { property: None, states: 1_000, time: None };
 
     #[test]
     fn the_story_found_is_a_shortest_one_and_the_same_every_time() {
@@ -338,12 +340,14 @@ mod tests {
 
     #[test]
     fn a_search_that_was_cut_short_says_so() {
-        assert!(!explore(&Cups { sizes: [3, 5], forbidden: 9 }, Search { property: None, states: 5 }).complete);
+        for search in [Search { states: 5, ..ANY }, Search { time: Some(Duration::ZERO), ..ANY }] {
+            assert!(!explore(&Cups { sizes: [3, 5], forbidden: 9 }, search).complete);
+        }
     }
 
     #[test]
     fn a_property_that_is_not_looked_for_ends_nothing() {
-        let search = Search { property: Some(Property::I1), states: 1_000 };
+        let search = Search { property: Some(Property::I1), ..ANY };
         let explored = explore(&Cups { sizes: [3, 5], forbidden: 4 }, search);
         assert!(explored.counterexample.is_none() && explored.complete);
     }

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use super::explorer::{Explored, Model, Property, Search, explore};
 
@@ -53,6 +53,12 @@ impl Study {
     /// Explores. Mutants are explored within the standard bounds, which suffice to find them.
     #[must_use]
     pub fn explore(&self, bounds: Bounds) -> Explored {
+        self.explore_for(bounds, None)
+    }
+
+    /// The same for no longer than this. What was cut short proves nothing, and says so.
+    #[must_use]
+    pub fn explore_for(&self, bounds: Bounds, time: Option<Duration>) -> Explored {
         let (property, bounds) = match self.expected {
             Expected::Holds => (None, bounds),
             Expected::Found(property) | Expected::Limit(property) => (Some(property), Bounds::Standard),
@@ -61,7 +67,7 @@ impl Study {
             Bounds::Standard => 300_000,
             Bounds::Deep => 20_000_000,
         };
-        (self.run)(bounds, Search { property, states })
+        (self.run)(bounds, Search { property, states, time })
     }
 
     /// Whether an exploration came to what it had to come to; if not, why, as a story.
@@ -101,6 +107,7 @@ impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(study, explored) = self;
         let came_to = match (study.judge(explored), study.expected) {
+            (Err(_), _) if !explored.complete && explored.counterexample.is_none() => "CUT SHORT".to_owned(),
             (Err(_), _) => "FAILED".to_owned(),
             (Ok(()), Expected::Holds) => "holds".to_owned(),
             (Ok(()), Expected::Found(property)) => format!("found, {property}, {} steps", steps(explored)),

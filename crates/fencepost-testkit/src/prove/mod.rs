@@ -10,6 +10,8 @@
 //! all of them is evidence and no proof of what was not played.
 
 mod concurrent;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http;
 mod late;
 mod life;

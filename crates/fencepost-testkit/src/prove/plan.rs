@@ -148,12 +148,17 @@ impl Plan {
 
     /// The value in what a read answered. `None` where there is none: the resource may be gone.
     pub(super) fn value(&self, answer: &Answer) -> Option<String> {
-        let body: Value = answer.is_success().then(|| serde_json::from_slice(&answer.body).ok())??;
-        match body.pointer(&self.pointer)? {
-            Value::Number(number) => Some(number.to_string()),
-            Value::String(text) => Some(text.clone()),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        }
+        value_at(&self.pointer, answer)
+    }
+}
+
+/// The value at this place of what was read, where it is a number or a text.
+pub(super) fn value_at(pointer: &str, answer: &Answer) -> Option<String> {
+    let body: Value = answer.is_success().then(|| serde_json::from_slice(&answer.body).ok())??;
+    match body.pointer(pointer)? {
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
