@@ -33,6 +33,7 @@
 
 mod app;
 mod auth;
+mod bare;
 mod body;
 mod calls;
 #[cfg(feature = "embedded")]

@@ -79,3 +79,18 @@ pub(crate) fn problem(problem: &Problem) -> Response<Body> {
     }
     response
 }
+
+/// A problem as bytes for a connection on which no request can be answered any more, and which is closed after it.
+pub(crate) fn raw(problem: &Problem) -> Vec<u8> {
+    let response = self::problem(problem);
+    let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+    let body = problem.to_json();
+    let length = HeaderValue::from(body.len());
+    let always = [(&header::CONTENT_LENGTH, &length), (&header::CONNECTION, &HeaderValue::from_static("close"))];
+    for (name, value) in response.headers().iter().chain(always) {
+        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend(body);
+    bytes
+}

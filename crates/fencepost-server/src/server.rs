@@ -24,6 +24,7 @@ use tokio::{
 use crate::{
     Inspect, Metrics, Options,
     app::{App, router},
+    bare,
     hub::Hub,
     loopback, reply,
     stop::{Stop, Stopping, stop},
@@ -234,7 +235,8 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.head_timeout)
-            .serve_connection(io, service);
+            .max_header_size(bare::HEAD_BYTES)
+            .serve_connection(bare::Explained::new(io, metrics.clone()), service);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             biased;
@@ -265,15 +267,8 @@ fn prepare(stream: &TcpStream) {
 async fn refuse(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     let problem = Problem::new(ErrorCode::LimitReached, "the server has all the connections it may have");
     let problem = Problem { status: 503, limit: Some("connections".to_owned()), ..problem }.after_ms(1_000);
-    let body = problem.to_json();
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {}\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
-        Problem::CONTENT_TYPE,
-        body.len()
-    );
     let answer = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(&body).await?;
+        stream.write_all(&reply::raw(&problem)).await?;
         stream.shutdown().await?;
         // Closing with the request unread would reset the connection and could take the answer away.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await

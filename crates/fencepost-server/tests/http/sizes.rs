@@ -119,6 +119,46 @@ async fn a_slow_client_is_cut_and_the_others_are_served() {
     }
 }
 
+/// Ten megabytes are sent to the end before the answer is read: it must still be there. Mutants: nothing is put in the
+/// place of the library's bare answer; what still comes is not read before the connection is closed.
+#[tokio::test]
+async fn what_is_refused_before_there_is_a_request_names_field_rule_and_limit() {
+    const SIZES: &str = "headers: must be at most 100, and at most 131072 bytes with the request line";
+    const FORM: &str = "request: must be HTTP/1.1 with a method, a path and headers as RFC 9112 has them";
+    let server = TestServer::start().await;
+    let path =
+        |length: usize| format!("GET /v1/leases/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(length - 11));
+    let header = |length: usize| format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(length));
+    let headers = |count: usize| format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(count - 1));
+    for (head, status, detail) in [
+        (path(65_535), 414, "path: must be at most 65534 bytes with its query"),
+        (path(10_000_000), 431, SIZES),
+        (header(131_072), 431, SIZES),
+        (header(10_000_000), 431, SIZES),
+        (headers(101), 431, SIZES),
+        ("NO SUCH THING\r\n\r\n".to_owned(), 400, FORM),
+        ("GET / HTTP/1.1\r\na\u{0}b: c\r\n\r\n".to_owned(), 400, FORM),
+        ("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999\r\n\r\n".to_owned(), 400, FORM),
+    ] {
+        let mut client = server.client().await;
+        client.write(head.as_bytes()).await;
+        let refused = client.answer().await.expect("an answer").problem(status, "invalid_input");
+        assert_eq!(
+            (&refused["detail"], &refused["retryable"], &refused["may_have_happened"]),
+            (&json!(detail), &json!(false), &json!(false))
+        );
+        assert!(client.is_closed().await);
+    }
+    for head in [path(65_534), header(130_000), headers(100)] {
+        let mut client = server.client().await;
+        let answer = client.send(&head).await;
+        assert!(matches!(answer.status, 200 | 404), "{answer:?}");
+        assert_eq!(client.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.status, 200);
+    }
+    let metrics = String::from_utf8(server.get("/metrics").await.body).unwrap();
+    assert!(metrics.contains("route=\"refused\",class=\"4xx\"} 8"), "{metrics}");
+}
+
 /// A peer that went away without a word, as behind a network that is gone, looks like one that says nothing: from the
 /// beginning, after an answer, or behind a proxy that carries nothing any more.
 /// Mutant: without `header_read_timeout` in server.rs each of them takes a connection for ever.
