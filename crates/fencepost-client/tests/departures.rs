@@ -14,8 +14,8 @@ use std::{
 
 use fencepost_client::{Acquire, Session};
 use fencepost_coordinator::embedded::Embedded;
-use fencepost_core::{Token, Wait, lease::LeaseEnd};
-use support::{coordinator, domain, is_held, session, until};
+use fencepost_core::{Token, Wait};
+use support::{coordinator, domain, is_held, releases_race_heartbeats, session, until};
 
 /// Polls a future at most so often, and drops it.
 async fn polled<F: Future + Unpin>(mut future: F, times: usize) -> Option<F::Output> {
@@ -83,34 +83,10 @@ async fn a_release_dropped_at_any_await_still_happens() {
     until("all are free", async || coordinator.counts().await.unwrap().leases == 0).await;
 }
 
-/// Every acquire is claimed by a heartbeat at once, so every release here races one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_releases_race_the_heartbeat_that_claims_and_none_is_revived() {
     let coordinator = coordinator();
-    let session = session(coordinator.clone(), 1_000).await;
-    let tasks: Vec<_> = (0..4_u64)
-        .map(|task| {
-            let session = session.clone();
-            tokio::spawn(async move {
-                let mut last = None;
-                for round in 0..2_500_u64 {
-                    let lease = session.acquire(domain(&format!("d{task}"))).await.unwrap();
-                    assert!(Some(lease.token()) > last, "a token came again");
-                    last = Some(lease.token());
-                    for _ in 0..round % 5 {
-                        tokio::task::yield_now().await;
-                    }
-                    let released = lease.release().await.unwrap();
-                    assert_eq!(released.ended, Some(LeaseEnd::Released), "it had ended otherwise");
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(coordinator.counts().await.unwrap().leases, 0);
-    assert_eq!(session.over(), None);
+    releases_race_heartbeats(coordinator.clone(), &coordinator).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

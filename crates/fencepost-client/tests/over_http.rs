@@ -5,10 +5,6 @@ mod support;
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     thread,
     time::{Duration, Instant},
 };
@@ -23,12 +19,9 @@ use fencepost_core::{
     lease::{AcquireRefusal, BreakRefusal, Claim, Filter, HeartbeatRefusal, LeaseEnd, ReleaseRefusal, SessionRefusal},
 };
 use fencepost_server::{Metrics, Options, Server};
-use support::{coordinator, domain, is_held, session, ttl, until};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::oneshot,
-};
+use fencepost_testkit::proxy::{Fault, Proxy, more_open_files};
+use support::{coordinator, domain, is_held, releases_race_heartbeats, session, ttl, until};
+use tokio::{net::TcpListener, sync::oneshot};
 
 /// A server on a thread of its own, so that tests can block theirs.
 struct Served {
@@ -67,43 +60,6 @@ impl Served {
     fn client(&self) -> HttpCoordinator {
         HttpCoordinator::new(&format!("http://{}", self.address)).unwrap()
     }
-}
-
-/// Passes bytes on, and can swallow all that comes back from the server.
-struct Proxy {
-    address: SocketAddr,
-    swallows: Arc<AtomicBool>,
-}
-
-async fn proxy(to: SocketAddr) -> Proxy {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let swallows = Arc::new(AtomicBool::new(false));
-    let swallow = swallows.clone();
-    tokio::spawn(async move {
-        loop {
-            let (near, _) = listener.accept().await.unwrap();
-            let far = TcpStream::connect(to).await.unwrap();
-            let swallow = swallow.clone();
-            tokio::spawn(async move {
-                let (mut near_read, mut near_write) = near.into_split();
-                let (mut far_read, mut far_write) = far.into_split();
-                let there = async { tokio::io::copy(&mut near_read, &mut far_write).await.map(|_| ()) };
-                let back = async {
-                    let mut bytes = [0; 4096];
-                    loop {
-                        let count = far_read.read(&mut bytes).await?;
-                        if count == 0 || swallow.load(Relaxed) {
-                            return Ok(());
-                        }
-                        near_write.write_all(&bytes[..count]).await?;
-                    }
-                };
-                let _: std::io::Result<()> = tokio::select! { done = there => done, done = back => done };
-            });
-        }
-    });
-    Proxy { address, swallows }
 }
 
 #[tokio::test]
@@ -181,15 +137,15 @@ async fn every_call_and_every_refusal_says_the_same_over_http() {
 #[tokio::test]
 async fn an_acquire_whose_answer_is_swallowed_is_repeated_and_grants_once() {
     let served = serve();
-    let proxy = proxy(served.address).await;
+    let proxy = Proxy::start(served.address, Vec::new()).await.unwrap();
     let options = HttpOptions { call_timeout: Duration::from_millis(200), ..HttpOptions::default() };
-    let client = HttpCoordinator::with_options(&format!("http://{}", proxy.address), options).unwrap();
+    let client = HttpCoordinator::with_options(&format!("http://{}", proxy.address()), options).unwrap();
     let session = session(client, 5_000).await;
     let first = session.acquire(domain("first")).await.unwrap();
-    proxy.swallows.store(true, Relaxed);
+    proxy.meanwhile(Some(Fault::DropReply));
     let acquiring = tokio::spawn(session.acquire(domain("d")).into_future());
     until("it was granted", async || is_held(&served.coordinator, &domain("d")).await).await;
-    proxy.swallows.store(false, Relaxed);
+    proxy.meanwhile(None);
     let second = acquiring.await.unwrap().unwrap();
     assert_eq!(second.token().as_u64(), first.token().as_u64() + 1, "one token was spent");
 }
@@ -197,10 +153,10 @@ async fn an_acquire_whose_answer_is_swallowed_is_repeated_and_grants_once() {
 #[tokio::test]
 async fn i9_behind_a_swallowing_network_the_holder_gives_up_before_the_coordinator_does() {
     let served = serve();
-    let proxy = proxy(served.address).await;
-    let session = session(HttpCoordinator::new(&format!("http://{}", proxy.address)).unwrap(), 1_000).await;
+    let proxy = Proxy::start(served.address, Vec::new()).await.unwrap();
+    let session = session(HttpCoordinator::new(&format!("http://{}", proxy.address())).unwrap(), 1_000).await;
     let lease = session.acquire(domain("d")).await.unwrap();
-    proxy.swallows.store(true, Relaxed);
+    proxy.meanwhile(Some(Fault::DropReply));
     // Heartbeats do arrive, and renew the lease at the coordinator: the holder cannot know, and gives up.
     assert_eq!(lease.lost().await, Loss::DeadlinePassed);
     assert!(is_held(&served.coordinator, &domain("d")).await);
@@ -234,15 +190,16 @@ async fn a_coordinator_that_restarts_in_time_costs_no_lease_and_no_token() {
 /// Waiters over HTTP whose futures are dropped leave the queue, and nobody waits for them.
 #[tokio::test]
 async fn waiters_who_leave_over_http_are_not_waited_for() {
+    more_open_files(4_000).unwrap();
     let served = serve();
     let holder = session(served.client(), 600_000).await.acquire(domain("d")).await.unwrap();
     let wait = Wait::from_millis(600_000).unwrap();
     let leaving = session(served.client(), 600_000).await;
-    let tasks: Vec<_> = (0..50).map(|_| tokio::spawn(leaving.acquire(domain("d")).wait(wait).into_future())).collect();
-    until("they wait", async || served.coordinator.counts().await.unwrap().waiting == 50).await;
+    let tasks: Vec<_> = (0..990).map(|_| tokio::spawn(leaving.acquire(domain("d")).wait(wait).into_future())).collect();
+    until("they wait", async || served.coordinator.counts().await.unwrap().waiting == 990).await;
     let staying = session(served.client(), 600_000).await;
     let staying = tokio::spawn(staying.acquire(domain("d")).wait(wait).into_future());
-    until("one more waits", async || served.coordinator.counts().await.unwrap().waiting == 51).await;
+    until("one more waits", async || served.coordinator.counts().await.unwrap().waiting == 991).await;
     for task in tasks {
         task.abort();
     }
@@ -251,6 +208,12 @@ async fn waiters_who_leave_over_http_are_not_waited_for() {
     holder.release().await.unwrap();
     let _lease = staying.await.unwrap().unwrap();
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_releases_over_http_race_the_heartbeat_that_claims_and_none_is_revived() {
+    let served = serve();
+    releases_race_heartbeats(served.client(), &served.coordinator).await;
 }
 
 /// The acquire's future dropped at any moment of the exchange.

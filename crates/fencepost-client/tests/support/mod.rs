@@ -15,8 +15,8 @@ use fencepost_coordinator::{
 use fencepost_core::{
     Domain, Holder, LeaseId, Moment, Reason, RequestId, Secret, Token, Ttl,
     lease::{
-        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LimitReached,
-        LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
+        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LeaseEnd,
+        LimitReached, LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
     },
 };
 
@@ -49,6 +49,34 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 pub(crate) async fn is_held(coordinator: &impl Coordinator, domain: &Domain) -> bool {
     let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await.unwrap();
     !page.rows.is_empty()
+}
+
+/// Every acquire is claimed by a heartbeat at once, so every release here races one.
+pub(crate) async fn releases_race_heartbeats(called: impl Coordinator, coordinator: &Embedded) {
+    let session = session(called, 1_000).await;
+    let tasks: Vec<_> = (0..4_u64)
+        .map(|task| {
+            let session = session.clone();
+            tokio::spawn(async move {
+                let mut last = None;
+                for round in 0..2_500_u64 {
+                    let lease = session.acquire(domain(&format!("d{task}"))).await.unwrap();
+                    assert!(Some(lease.token()) > last, "a token came again");
+                    last = Some(lease.token());
+                    for _ in 0..round % 5 {
+                        tokio::task::yield_now().await;
+                    }
+                    let released = lease.release().await.unwrap();
+                    assert_eq!(released.ended, Some(LeaseEnd::Released), "it had ended otherwise");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(coordinator.counts().await.unwrap().leases, 0);
+    assert_eq!(session.over(), None);
 }
 
 /// A clock that stands still until it is told.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost_coordinator::{AcquireRequest, Coordinator, RequestCaller};
 use fencepost_core::{Domain, Holder, RequestId, Ttl, Wait, limits};
+use fencepost_testkit::proxy::more_open_files;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -62,35 +63,47 @@ async fn a_wait_that_is_over_is_answered_with_how_long_it_was() {
     server.until_waiting(0).await;
 }
 
+/// Falls when the future of a call outlives its connection.
 #[tokio::test]
 async fn dead_waiters_are_never_granted_and_hold_nobody_up() {
-    // Falls when the future of a call outlives its connection.
+    more_open_files(4_000).unwrap();
     let server = TestServer::start().await;
     let holder = server.call("POST", "/v1/leases", opening("d", 1)).await;
     let mut dead = Vec::new();
-    for number in 2..62 {
-        dead.push(waiter(&server, "d", number).await);
+    for number in 2..992 {
+        let mut impatient = patient("d", number);
+        if number % 4 == 0 {
+            impatient["wait_ms"] = json!(5_000);
+        }
+        let mut client = server.client().await;
+        client.write_call("POST", "/v1/leases", None, impatient.to_string().as_bytes()).await;
+        dead.push((number, client));
     }
-    server.until_waiting(60).await;
-    let mut alive = waiter(&server, "d", 100).await;
-    server.until_waiting(61).await;
-    for (number, client) in dead.into_iter().enumerate() {
-        match number % 3 {
+    server.until_waiting(990).await;
+    let mut alive = waiter(&server, "d", 1_000).await;
+    server.until_waiting(991).await;
+    let mut kept = Vec::new();
+    for (number, client) in dead {
+        match number % 4 {
+            // Its wait will be over.
+            0 => kept.push(client),
             // Closed in order.
-            0 => drop(client),
+            1 => drop(client),
             // Reset.
-            1 => {
+            2 => {
                 socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).unwrap();
                 drop(client);
             }
             // Closed for writing only, as a process that is shot leaves it for a moment.
             _ => {
                 socket2::SockRef::from(&client.stream).shutdown(std::net::Shutdown::Write).unwrap();
-                std::mem::forget(client.stream.into_std().unwrap());
+                kept.push(client);
             }
         }
     }
+    server.clock.advance(5_000);
     server.until_waiting(1).await;
+    assert!(server.get("/metrics").await.utf8().contains("\nfencepost_waiting 1\n"));
     release(&server, &holder, 1).await;
     let granted = timeout(PATIENCE, alive.answer()).await.expect("no wait for the dead").unwrap();
     assert_eq!(granted.status, 201);

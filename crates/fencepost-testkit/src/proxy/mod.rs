@@ -31,6 +31,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -166,6 +167,18 @@ impl Proxy {
             statuses.push(carry::alone(self.shared.server, &copy).await?);
         }
         Ok(statuses)
+    }
+}
+
+/// Lets this process have so many files open at a time: a test with many connections has both ends of each.
+///
+/// # Errors
+/// When the machine allows fewer (`ulimit -Hn`).
+pub fn more_open_files(count: u64) -> io::Result<()> {
+    let limits = getrlimit(Resource::Nofile);
+    match limits.current {
+        Some(current) if current < count => Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(count), ..limits })?),
+        _ => Ok(()),
     }
 }
 
