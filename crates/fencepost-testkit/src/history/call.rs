@@ -126,6 +126,13 @@ impl Action {
         }
     }
 
+    pub(super) fn fingerprint(&self) -> Option<&str> {
+        match self {
+            Self::Write { fingerprint, .. } => fingerprint.as_deref(),
+            Self::Acquire | Self::Renew | Self::Release | Self::Read { .. } | Self::Advance { .. } => None,
+        }
+    }
+
     pub(super) fn operation(&self) -> Option<&str> {
         match self {
             Self::Write { operation, .. } => operation.as_deref(),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io::BufRead};
 
-use fencepost_core::Token;
+use fencepost_core::{Token, fence::Operation};
 use serde::{Deserialize, Serialize};
 
 use super::call::{Action, Call, History, Outcome};
@@ -121,6 +121,12 @@ impl Line {
             Did::Called(number, doing) => Self { call: Some(number), doing: Some(doing), ..Self::default() },
             Did::Answered(number, got) => Self { answer: Some(number), got: Some(got), ..Self::default() },
         }
+    }
+
+    /// Takes the id and the fingerprint of the operation that a write names, as its receiver gets them.
+    pub fn name_operation(&mut self, operation: &Operation) {
+        let digits = operation.fingerprint.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+        (self.operation, self.fingerprint) = (Some(operation.id.to_string()), Some(digits.collect()));
     }
 }
 

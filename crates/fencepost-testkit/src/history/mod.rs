@@ -6,7 +6,7 @@
 //! * grants out of order, or one token granted twice (I1),
 //! * two sessions that held one domain at a time (I2),
 //! * a write applied although a greater token had been there before (I3),
-//! * an operation that took effect twice, or was replayed without having taken effect (I6, I7),
+//! * an operation that took effect twice, was replayed without having taken effect, or for another request (I6, I7),
 //! * a register that no order of its calls explains: a lost update, a read of something never written.
 //!
 //! A call without an answer has an unknown outcome: it may take effect at any later time, or never. What is found is a

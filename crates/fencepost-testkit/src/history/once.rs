@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Violation,
-    call::{Action, Call, Outcome},
+    call::{Call, Outcome},
     story::tell,
 };
 
@@ -34,7 +34,8 @@ fn one(operation: &str, attempts: &[&Call]) -> Option<Violation> {
         let is_another = |call: &&Call| !is_same_request(call, replayed);
         // Without an answer that says which one took effect, one of the same request is enough.
         let all_others = originals.iter().all(is_another).then(|| originals[0]);
-        let conflicting = with(Outcome::Applied).find(is_another).or(all_others);
+        let on_record = attempts.iter().copied().filter(|call| is_on_record(call)).find(is_another);
+        let conflicting = on_record.or(all_others);
         if let Some(conflicting) = conflicting {
             let what = format!("operation {operation} was replayed for another request");
             return Some(Violation { invariant: "I7", what, story: tell(&[conflicting, replayed]) });
@@ -56,17 +57,21 @@ fn may_have_happened(attempt: &Call) -> bool {
     matches!(attempt.outcome, Outcome::Applied | Outcome::Unknown)
 }
 
+/// Whether its answer says that its own request is the one that took effect.
+fn is_on_record(call: &Call) -> bool {
+    matches!(call.outcome, Outcome::Applied | Outcome::Replayed)
+}
+
 fn is_conflict(call: &Call) -> bool {
     matches!(&call.outcome, Outcome::Rejected { reason } if reason == "operation_conflict")
 }
 
 /// A call that was refused as a conflict although the request on record was its own, or no other one was ever there.
 fn no_conflict(operation: &str, attempts: &[&Call], refused: &Call) -> Option<Violation> {
-    let on_record = |call: &Call| matches!(call.outcome, Outcome::Applied | Outcome::Replayed);
     let own = attempts
         .iter()
         .copied()
-        .find(|call| on_record(call) && call.precedes(refused) && is_same_request(call, refused));
+        .find(|call| is_on_record(call) && call.precedes(refused) && is_same_request(call, refused));
     // One that was only under way at the time has been in the way too, whatever came of it.
     let in_the_way = |call: &Call| {
         let is_before = refused.answered.is_some_and(|answered| call.called < answered);
@@ -81,12 +86,5 @@ fn no_conflict(operation: &str, attempts: &[&Call], refused: &Call) -> Option<Vi
 }
 
 fn is_same_request(call: &Call, other: &Call) -> bool {
-    fingerprint(call) == fingerprint(other)
-}
-
-fn fingerprint(call: &Call) -> Option<&str> {
-    match &call.action {
-        Action::Write { fingerprint, .. } => fingerprint.as_deref(),
-        Action::Acquire | Action::Renew | Action::Release | Action::Read { .. } | Action::Advance { .. } => None,
-    }
+    call.action.fingerprint() == other.action.fingerprint()
 }

@@ -27,7 +27,7 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let one = prop_oneof![
-        (0..4_usize, 1..6_u64, 0..4_usize).prop_map(|(who, token, act)| Act::Begin { who, token, act }),
+        (0..4_usize, 1..6_u64, 0..5_usize).prop_map(|(who, token, act)| Act::Begin { who, token, act }),
         (0..4_usize).prop_map(|who| Act::Happen { who }),
         (0..4_usize, prop::bool::weighted(0.2)).prop_map(|(who, lost)| Act::Answer { who, lost }),
     ];
@@ -58,17 +58,21 @@ fn live(acts: Vec<Act>) -> Vec<Line> {
                 let (doing, operation) = match act {
                     0 => (Doing::Read, None),
                     1 => (Doing::Advance, None),
-                    2 => (Doing::Write, Some(format!("o{}", number % 3))),
+                    2 | 3 => (Doing::Write, Some(format!("o{}", number % 3))),
                     _ => (Doing::Write, None),
                 };
-                // An operation always asks for the same: another request would be a conflict.
-                let value = operation.clone().unwrap_or_else(|| format!("v{number}"));
+                // An operation asks for the same, and now and then for something else, which is a conflict.
+                let again = operation.clone().filter(|_| act == 2);
+                let value = again.unwrap_or_else(|| format!("v{number}"));
                 let token = Token::from_integer(token).unwrap();
                 let mut line = Line::of(Did::Called(number, doing));
                 line.who = Some(format!("W{who}"));
                 (line.domain, line.token) = (Some("d".to_owned()), Some(token.to_decimal()));
                 if doing == Doing::Write {
-                    (line.value, line.operation) = (Some(value.clone()), operation.clone());
+                    line.value = Some(value.clone());
+                    if let Some(id) = &operation {
+                        line.name_operation(&Operation::new(OperationId::new(id).unwrap(), value.as_bytes()));
+                    }
                 }
                 lines.push(line);
                 pending[who] = Some(Pending { number, token, doing, operation, value, answer: None });
@@ -95,8 +99,8 @@ fn live(acts: Vec<Act>) -> Vec<Line> {
                     }
                     Verdict::Applied(_) => Line::of(Did::Answered(call.number, Answer::Applied)),
                     Verdict::Replayed(_) => Line::of(Did::Answered(call.number, Answer::Replayed)),
-                    Verdict::Rejected(Rejection::Stale { .. }) => Line {
-                        reason: Some("stale".to_owned()),
+                    Verdict::Rejected(why @ (Rejection::Stale { .. } | Rejection::OperationConflict)) => Line {
+                        reason: Some(why.code().to_owned()),
                         ..Line::of(Did::Answered(call.number, Answer::Rejected))
                     },
                     Verdict::Rejected(other) => panic!("{other}"),
@@ -169,6 +173,29 @@ proptest! {
         }
     }
 
+    /// A conflict told as a replay, as by a receiver that compares no fingerprints; and a replay told as a conflict.
+    ///
+    /// Mutants: replays are compared with applied attempts only, and not with each other; the register takes an attempt
+    /// at something else for one at the same.
+    #[test]
+    fn an_edited_fingerprint_is_found_out(acts in acts()) {
+        let lines = of_few_calls(live(acts));
+        for at in 0..lines.len() {
+            let mut edited = lines.clone();
+            match (edited[at].got, edited[at].reason.as_deref()) {
+                (Some(Answer::Rejected), Some("operation_conflict")) => {
+                    (edited[at].got, edited[at].reason) = (Some(Answer::Replayed), None);
+                }
+                (Some(Answer::Replayed), _) => {
+                    let reason = Some("operation_conflict".to_owned());
+                    (edited[at].got, edited[at].reason) = (Some(Answer::Rejected), reason);
+                }
+                _ => continue,
+            }
+            prop_assert!(!violations(&text(&edited)).is_empty() || brute_force(&edited), "{}", text(&edited));
+        }
+    }
+
     /// Leases one after the other are accepted. One granted under a token from before, or believed in until after the
     /// next one was granted, is found.
     #[test]
@@ -227,7 +254,14 @@ fn brute_force(lines: &[Line]) -> bool {
     let history = read(text(lines).as_bytes()).unwrap();
     let calls = history.calls;
     assert!(calls.len() as u64 <= FEW, "a life of few calls");
-    fn go(calls: &[super::Call], left: Vec<usize>, fence: Option<Token>, value: Option<&str>, done: &[&str]) -> bool {
+    type Done<'a> = (&'a str, Option<&'a str>);
+    fn go(
+        calls: &[super::Call],
+        left: Vec<usize>,
+        fence: Option<Token>,
+        value: Option<&str>,
+        done: &[Done<'_>],
+    ) -> bool {
         let must = |at: &&usize| calls[**at].outcome != super::Outcome::Unknown;
         if left.iter().filter(must).count() == 0 {
             return true;
@@ -241,13 +275,28 @@ fn brute_force(lines: &[Line]) -> bool {
             let token = call.action.token();
             let stale = fence > token;
             let operation = call.action.operation();
-            let is_done = operation.is_some_and(|id| done.contains(&id));
+            let is_done = operation.is_some_and(|id| done.iter().any(|(done, _)| *done == id));
+            let asked = operation.map(|id| (id, call.action.fingerprint()));
+            let is_replay = asked.is_some_and(|asked| done.contains(&asked));
             let raised = fence.max(token);
             match &call.outcome {
+                super::Outcome::Rejected { reason } if reason == "operation_conflict" => {
+                    let end = call.answered.expect("it was answered");
+                    // One that is still under way is in the way too, whatever comes of it.
+                    let in_the_way = |other: &super::Call| {
+                        let is_other = other.action.fingerprint() != call.action.fingerprint();
+                        is_other && other.action.operation() == operation && other.called < end && !other.precedes(call)
+                    };
+                    let is_refused = is_done && !is_replay || !is_done && calls.iter().any(in_the_way);
+                    is_refused && go(calls, rest, fence, value, done)
+                }
                 super::Outcome::Rejected { .. } => stale && !is_done && go(calls, rest, fence, value, done),
-                super::Outcome::Replayed => is_done && go(calls, rest, if stale { fence } else { raised }, value, done),
+                super::Outcome::Replayed => {
+                    is_replay && go(calls, rest, if stale { fence } else { raised }, value, done)
+                }
                 super::Outcome::Unknown if stale || is_done => {
-                    go(calls, rest.clone(), fence, value, done) || !stale && go(calls, rest, raised, value, done)
+                    let raises = !stale && (!is_done || is_replay);
+                    go(calls, rest.clone(), fence, value, done) || raises && go(calls, rest, raised, value, done)
                 }
                 super::Outcome::Applied | super::Outcome::Unknown | super::Outcome::Value(_) => {
                     if stale || is_done {
@@ -264,7 +313,7 @@ fn brute_force(lines: &[Line]) -> bool {
                         super::Action::Write { value, .. } => Some(value.as_str()),
                         _ => None,
                     };
-                    let done: Vec<&str> = done.iter().copied().chain(operation).collect();
+                    let done: Vec<Done<'_>> = done.iter().copied().chain(asked).collect();
                     let took = go(calls, rest.clone(), raised, written.or(read).or(value), &done);
                     took || call.outcome == super::Outcome::Unknown && go(calls, rest, fence, value, &done)
                 }
@@ -446,6 +495,27 @@ fn a_replay_for_another_request_than_the_one_that_may_have_happened_is_found() {
     assert_eq!(violations(&of_one_operation(&[("f1", unknown), ("f2", replayed)])), ["I7"]);
     assert!(violations(&of_one_operation(&[("f1", unknown), ("f1", replayed)])).is_empty());
     assert!(violations(&of_one_operation(&[("f1", unknown), ("f2", unknown), ("f2", replayed)])).is_empty());
+    let both = [("f1", unknown), ("f2", unknown), ("f2", replayed), ("f1", replayed)];
+    assert_eq!(violations(&of_one_operation(&both)), ["I7"]);
+}
+
+/// An attempt at something else is refused and raises nothing, also where nobody has heard so.
+///
+/// Mutant: the register takes any attempt at an operation that is done for a replay.
+#[test]
+fn an_unanswered_attempt_at_something_else_raises_no_fence() {
+    let history = |second: &str| {
+        format!(
+            r#"
+        {{"call":1,"do":"write","domain":"d","token":"5","operation":"x","value":"1"}}
+        {{"answer":1,"got":"applied"}}
+        {{"call":2,"do":"write","domain":"d","token":"7","operation":"x","value":"{second}"}}
+        {{"call":3,"do":"write","domain":"d","token":"6","value":"3"}}
+        {{"answer":3,"got":"rejected","reason":"stale"}}"#
+        )
+    };
+    assert!(violations(&history("1")).is_empty());
+    assert_eq!(violations(&history("2")), ["I3"]);
 }
 
 /// Mutant: answers of a conflict are not looked at.

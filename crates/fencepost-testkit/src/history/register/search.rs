@@ -1,38 +1,17 @@
-//! Is there an order of the calls that explains what everybody was answered?
-//!
-//! A register here is the value of one domain at one resource together with its fence: a call takes effect at one
-//! moment between call and answer, a write only under a token that is not below the fence, an operation only once.
-//! The search walks through the history and keeps every state that the answers so far allow (Wing and Gong's search,
-//! by moments, with a memo of the states). A call without an answer may take effect at any later moment, or never; it
-//! is dropped as soon as every state rules it out for good.
-//!
-//! Unanswered calls would double the states with each of them. So a state is kept only when no other one can do as
-//! much ([`Search::is_as_good`]): one that spent fewer unanswered calls to come to the same value and fence. And an
-//! operation that only a replay asks for need not be guessed at ahead of time: a state remembers which unanswered
-//! writes may have been overwritten at once, unseen by anybody, and a replay may say afterwards that one of them was.
+//! The search: every state that the answers so far allow.
 
 use std::collections::{HashMap, VecDeque};
 
 use fencepost_core::Token;
 
 use super::{
-    Violation,
-    call::{Action, Call, Outcome},
-    story::tell,
+    TooMany,
+    step::{Expected, Named, Rules, Step},
 };
-
-/// Which rules of a register are held against the history.
-#[derive(Clone, Copy)]
-struct Rules {
-    fence: bool,
-    once: bool,
-}
-
-const ALL: Rules = Rules { fence: true, once: true };
 
 /// A state that the history so far allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+pub(super) struct State {
     fence: Option<Token>,
     /// The value, by its number; `None` before anything is known of it.
     value: Option<u32>,
@@ -40,94 +19,25 @@ struct State {
     taken: u128,
     /// Unanswered writes of operations that may have taken effect and been overwritten at once, by their places.
     hidden: u128,
-    /// Operations of several attempts that have taken effect, in order.
-    done: Vec<u32>,
+    /// Operations of several attempts that have taken effect, each with the request that did, in order.
+    done: Vec<Named>,
+}
+
+impl State {
+    /// Whether a call's operation has taken effect, by whatever request.
+    fn has_done(&self, step: &Step) -> bool {
+        step.named.is_some_and(|named| self.done.iter().any(|done| done.operation == named.operation))
+    }
 }
 
 /// How many calls of one register may be under way at a time: as many as a state has bits.
-const PLACES: usize = 128;
+pub(super) const PLACES: usize = 128;
 
 /// How often states may be compared for one answer, which bounds its time and its memory.
-const COMPARED: usize = 200_000;
-
-/// A call in numbers.
-#[derive(PartialEq, Eq)]
-struct Step {
-    token: Option<Token>,
-    /// The value written.
-    writes: Option<u32>,
-    /// The value read.
-    reads: Option<u32>,
-    operation: Option<u32>,
-    outcome: Expected,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    Applied,
-    Replayed,
-    Stale,
-    Unknown,
-}
-
-/// More calls were under way, or more states to look at, than can be searched.
-pub(super) struct TooMany;
-
-/// # Errors
-/// When more than [`PLACES`] calls of the register were under way at a time, or an answer takes more than [`COMPARED`]
-/// comparisons; nothing is said about the register then.
-pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
-    let mut compared = 0;
-    let Some(broken_at) = explain(calls, ALL, &mut compared)? else { return Ok(None) };
-    let end = calls[broken_at].answered;
-    let until_then: Vec<&Call> = calls.iter().copied().filter(|call| Some(call.called) < end).collect();
-    let mut explained = |calls: &[&Call], rules: Rules| matches!(explain(calls, rules, &mut compared), Ok(None));
-    let (no_fence, not_once) = (Rules { fence: false, ..ALL }, Rules { once: false, ..ALL });
-    let (invariant, what, without) = if explained(&until_then, no_fence) {
-        ("I3", "no order explains the answers unless a stale call had its way", Some(no_fence))
-    } else if explained(&until_then, not_once) {
-        ("I6", "no order explains the answers unless operation records were ignored", Some(not_once))
-    } else {
-        ("register", "no order of the calls explains the answers: an update was lost or a value made up", None)
-    };
-    // What is left out must leave the reason as it is: explained without the rule, and not with it.
-    let mut compared = 0;
-    let story = shorten(until_then, |calls| {
-        let is_broken = explain(calls, ALL, &mut compared)?.is_some();
-        let is_why = is_broken
-            && match without {
-                Some(rules) => explain(calls, rules, &mut compared)?.is_none(),
-                None => true,
-            };
-        if compared > COMPARED_FOR_A_STORY { Err(TooMany) } else { Ok(is_why) }
-    });
-    Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
-}
-
-/// The position of the first call whose answer no order explains. Adds to `compared` how often it compared states.
-fn explain(calls: &[&Call], rules: Rules, compared: &mut usize) -> Result<Option<usize>, TooMany> {
-    let steps = number(calls, rules);
-    let mut moments: Vec<(usize, bool, usize)> = Vec::new();
-    for (at, (call, step)) in calls.iter().zip(&steps).enumerate() {
-        if step.is_some() {
-            moments.push((call.called, false, at));
-            moments.extend(call.answered.filter(|_| call.outcome != Outcome::Unknown).map(|time| (time, true, at)));
-        }
-    }
-    moments.sort_unstable();
-    let mut search = Search::new(&steps, rules);
-    for (_, is_answer, at) in moments {
-        if !is_answer {
-            search.begin(at)?;
-        } else if !search.end(at, compared)? {
-            return Ok(Some(at));
-        }
-    }
-    Ok(None)
-}
+pub(super) const COMPARED: usize = 200_000;
 
 /// The states that the history so far allows, and the calls under way.
-struct Search<'s> {
+pub(super) struct Search<'s> {
     steps: &'s [Option<Step>],
     rules: Rules,
     states: Vec<State>,
@@ -138,9 +48,9 @@ struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    fn new(steps: &'s [Option<Step>], rules: Rules) -> Self {
+    pub(super) fn new(steps: &'s [Option<Step>], rules: Rules) -> Self {
         let mut ahead = HashMap::new();
-        for operation in steps.iter().flatten().filter_map(|step| step.operation) {
+        for operation in steps.iter().flatten().filter_map(Step::operation) {
             *ahead.entry(operation).or_default() += 1;
         }
         let start = State { fence: None, value: None, taken: 0, hidden: 0, done: Vec::new() };
@@ -148,7 +58,7 @@ impl<'s> Search<'s> {
     }
 
     /// Gives a call a place, or says that there is none.
-    fn begin(&mut self, at: usize) -> Result<(), TooMany> {
+    pub(super) fn begin(&mut self, at: usize) -> Result<(), TooMany> {
         let step = self.steps[at].as_ref().expect("only calls with a step have moments");
         match self.open.iter().position(Option::is_none) {
             Some(free) => self.open[free] = Some((at, step)),
@@ -165,7 +75,7 @@ impl<'s> Search<'s> {
     }
 
     /// Keeps the states in which the call has taken effect. Says whether there are any.
-    fn end(&mut self, at: usize, compared: &mut usize) -> Result<bool, TooMany> {
+    pub(super) fn end(&mut self, at: usize, compared: &mut usize) -> Result<bool, TooMany> {
         let place = self.open.iter().position(|open| open.is_some_and(|(call, _)| call == at));
         let place = place.expect("an answer comes after its call");
         self.states = self.settle(place, compared)?;
@@ -177,7 +87,7 @@ impl<'s> Search<'s> {
     }
 
     fn is_no_longer_ahead(&mut self, step: &Step) {
-        if let Some(ahead) = step.operation.and_then(|operation| self.ahead.get_mut(&operation)) {
+        if let Some(ahead) = step.operation().and_then(|operation| self.ahead.get_mut(&operation)) {
             *ahead -= 1;
         }
     }
@@ -258,13 +168,13 @@ impl<'s> Search<'s> {
     /// The states after a call took effect, with the answer that it was given.
     fn take(&self, state: &State, place: usize, step: &Step) -> impl Iterator<Item = State> + use<> {
         let is_stale = step.token.is_some_and(|token| state.fence.is_some_and(|fence| token < fence));
-        let is_done = step.operation.is_some_and(|operation| state.done.contains(&operation));
-        let hidden = step.operation.map_or(0, |operation| state.hidden & self.attempts(operation) & !(1 << place));
+        let is_done = state.has_done(step);
+        let hidden = step.named.map_or(0, |named| state.hidden & self.attempts(named.operation) & !(1 << place));
         let effect = || (!is_stale && !is_done).then(|| self.effect(state, step)).flatten();
         let replay = || {
             let fence = if is_stale { state.fence } else { state.fence.max(step.token) };
-            let may_be_done = is_done || hidden != 0 || !self.rules.once;
-            may_be_done.then(|| with_done(State { fence, ..state.clone() }, step.operation))
+            let may_be_done = self.may_be_replay(state, place, step) || !self.rules.once;
+            may_be_done.then(|| with_done(State { fence, ..state.clone() }, step.named))
         };
         let moves = match step.outcome {
             // To call a retry stale whose effect has happened would be a lie, so that no attempt was hidden before.
@@ -272,6 +182,12 @@ impl<'s> Search<'s> {
                 let not_done =
                     (is_stale && !is_done).then(|| State { hidden: state.hidden & !hidden, ..state.clone() });
                 [not_done, None]
+            }
+            // What was in the way may have been under way only; it must not have been the same request.
+            Expected::Conflict => {
+                let own = step.named.map_or(0, |named| self.attempts_of(named));
+                let is_another = step.named.is_none_or(|named| !state.done.contains(&named));
+                [is_another.then(|| State { hidden: state.hidden & !own, ..state.clone() }), None]
             }
             Expected::Applied => [effect(), None],
             Expected::Replayed => [None, replay()],
@@ -295,40 +211,51 @@ impl<'s> Search<'s> {
         let value = step.writes.or(step.reads).or(state.value);
         let overwrites = step.writes.is_some();
         let may_hide = |other: &Step| {
-            let fits = state.fence <= other.token && other.token <= fence && other.operation != step.operation;
-            other.outcome == Expected::Unknown && other.operation.is_some() && other.writes.is_some() && fits
+            let fits = state.fence <= other.token && other.token <= fence && other.operation() != step.operation();
+            other.outcome == Expected::Unknown && other.named.is_some() && other.writes.is_some() && fits
         };
         let hides = self.left(state).filter(|(_, other)| overwrites && may_hide(other));
         let hidden = hides.fold(state.hidden, |hidden, (place, _)| hidden | 1 << place);
-        Some(with_done(State { fence, value, hidden, ..state.clone() }, step.operation))
+        Some(with_done(State { fence, value, hidden, ..state.clone() }, step.named))
     }
 
     /// Counts the unanswered calls that can do nothing any more as taken, and forgets what hidden ones were for.
     fn bury(&self, mut state: State) -> State {
         for (place, step) in self.calls() {
-            let is_done = step.operation.is_some_and(|operation| state.done.contains(&operation));
+            let is_done = state.has_done(step);
             if is_done {
                 state.hidden &= !(1 << place);
             }
             let raises_nothing = state.fence >= step.token;
             let is_stale = state.fence > step.token && step.token.is_some();
-            if step.outcome == Expected::Unknown && (is_stale || raises_nothing && (is_done || step.writes.is_none())) {
+            let is_conflict = is_done && step.named.is_some_and(|named| !state.done.contains(&named));
+            let changes_nothing = is_stale || is_conflict || raises_nothing && (is_done || step.writes.is_none());
+            if step.outcome == Expected::Unknown && changes_nothing {
                 state.taken |= 1 << place;
             }
         }
         state
     }
 
-    /// Whether an unanswered attempt may have found its operation done.
+    /// Whether an attempt may have found its operation done, as the same request: another one is refused.
     fn may_be_replay(&self, state: &State, place: usize, step: &Step) -> bool {
-        step.operation.is_some_and(|operation| {
-            state.done.contains(&operation) || state.hidden & self.attempts(operation) & !(1 << place) != 0
+        step.named.is_some_and(|named| {
+            state.done.contains(&named) || state.hidden & self.attempts_of(named) & !(1 << place) != 0
         })
     }
 
     /// The places of an operation's unanswered attempts.
     fn attempts(&self, operation: u32) -> u128 {
-        let of_it = |step: &Step| step.operation == Some(operation) && step.outcome == Expected::Unknown;
+        self.unanswered(|step| step.operation() == Some(operation))
+    }
+
+    /// The places of those that ask for the same.
+    fn attempts_of(&self, named: Named) -> u128 {
+        self.unanswered(|step| step.named == Some(named))
+    }
+
+    fn unanswered(&self, is_it: impl Fn(&Step) -> bool) -> u128 {
+        let of_it = |step: &Step| step.outcome == Expected::Unknown && is_it(step);
         self.calls().filter(|(_, step)| of_it(step)).fold(0, |places, (place, _)| places | 1 << place)
     }
 
@@ -340,14 +267,14 @@ impl<'s> Search<'s> {
     /// Whether whatever can follow on `other` can follow on `state` as well. The two have one fence, one value, and
     /// the same answered calls behind them.
     fn is_as_good(&self, state: &State, other: &State) -> bool {
-        let may_be_done = |operation: &u32| {
-            state.done.contains(operation)
-                || state.hidden & self.attempts(*operation) != 0
-                || !self.matters(*operation, other)
+        let may_be_done = |named: &Named| {
+            state.done.contains(named)
+                || state.hidden & self.attempts_of(*named) != 0
+                || !self.matters(named.operation, other)
         };
         state.taken & !other.taken == 0
             && other.hidden & !state.hidden == 0
-            && state.done.iter().all(|operation| other.done.contains(operation))
+            && state.done.iter().all(|named| other.done.contains(named))
             && other.done.iter().all(may_be_done)
     }
 
@@ -363,18 +290,18 @@ impl<'s> Search<'s> {
         let mut gone = 0_u128;
         for (place, step) in self.calls() {
             let is_over = step.outcome == Expected::Unknown && everywhere & (1 << place) != 0;
-            let is_needed = hidden & (1 << place) != 0 && step.operation.is_some_and(|op| is_asked_for(self, op));
+            let is_needed = hidden & (1 << place) != 0 && step.operation().is_some_and(|op| is_asked_for(self, op));
             if is_over && !is_needed {
                 gone |= 1 << place;
             }
         }
         let asked_for: HashMap<u32, bool> = (self.states.iter().flat_map(|state| &state.done))
-            .map(|operation| (*operation, is_asked_for(self, *operation)))
+            .map(|named| (named.operation, is_asked_for(self, named.operation)))
             .collect();
         for state in &mut self.states {
             state.taken &= !gone;
             state.hidden &= !gone;
-            state.done.retain(|operation| asked_for[operation]);
+            state.done.retain(|named| asked_for[&named.operation]);
         }
         for (place, open) in self.open.iter_mut().enumerate() {
             if gone & (1 << place) != 0 {
@@ -389,11 +316,11 @@ fn is_same(next: &State, state: &State) -> bool {
     next.fence == state.fence && next.value == state.value && next.hidden == state.hidden && next.done == state.done
 }
 
-fn with_done(mut state: State, operation: Option<u32>) -> State {
-    if let Some(operation) = operation
-        && let Err(at) = state.done.binary_search(&operation)
+fn with_done(mut state: State, named: Option<Named>) -> State {
+    if let Some(named) = named
+        && let Err(at) = state.done.binary_search(&named)
     {
-        state.done.insert(at, operation);
+        state.done.insert(at, named);
     }
     state
 }
@@ -426,74 +353,4 @@ impl Frontier {
     fn into_states(self) -> Vec<State> {
         self.states.into_values().flatten().collect()
     }
-}
-
-/// Values and operations as numbers. Calls that say nothing about the register have no step.
-fn number<'a>(calls: &[&'a Call], rules: Rules) -> Vec<Option<Step>> {
-    let mut values: HashMap<&'a str, u32> = HashMap::new();
-    let mut operations: HashMap<&str, (u32, u32)> = HashMap::new();
-    for call in calls {
-        if let Some(operation) = call.action.operation() {
-            let next = u32::try_from(operations.len()).unwrap_or(u32::MAX);
-            operations.entry(operation).or_insert((next, 0)).1 += 1;
-        }
-    }
-    let mut value_of = |text: &'a str| {
-        let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
-        *values.entry(text).or_insert(next)
-    };
-    let mut steps = Vec::with_capacity(calls.len());
-    for call in calls.iter().copied() {
-        let outcome = match &call.outcome {
-            Outcome::Applied | Outcome::Value(_) => Some(Expected::Applied),
-            Outcome::Replayed => Some(Expected::Replayed),
-            Outcome::Unknown => Some(Expected::Unknown),
-            Outcome::Rejected { reason } if reason == "stale" && rules.fence => Some(Expected::Stale),
-            Outcome::Rejected { .. } | Outcome::Refused | Outcome::Granted { .. } | Outcome::Done => None,
-        };
-        let writes = match &call.action {
-            Action::Write { value, .. } => Some(value_of(value)),
-            _ => None,
-        };
-        let reads = match &call.outcome {
-            Outcome::Value(value) => Some(value_of(value)),
-            _ => None,
-        };
-        let operation = call.action.operation().and_then(|id| operations.get(id));
-        let operation = operation.filter(|(_, attempts)| *attempts > 1 && rules.once).map(|(number, _)| *number);
-        let token = call.action.token().filter(|_| rules.fence);
-        let says_nothing = outcome == Some(Expected::Unknown) && writes.is_none() && token.is_none();
-        steps.push(outcome.filter(|_| !says_nothing).map(|outcome| Step { token, writes, reads, operation, outcome }));
-    }
-    steps
-}
-
-/// How often states may be compared to cut a story down.
-const COMPARED_FOR_A_STORY: usize = 20_000;
-
-/// How often a story is tried without some of its calls: long histories are cut down far enough, not to the bone.
-const TRIES: usize = 2_000;
-
-/// Leaves out calls as long as what is left shows the same, and can be searched.
-fn shorten<'a>(mut story: Vec<&'a Call>, mut shows: impl FnMut(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
-    let mut tries = 0;
-    let mut chunk = story.len().div_ceil(2);
-    while chunk > 0 {
-        let mut start = 0;
-        while start < story.len() && tries < TRIES {
-            tries += 1;
-            let mut shorter = story.clone();
-            shorter.drain(start..(start + chunk).min(story.len()));
-            match shows(&shorter) {
-                Ok(true) => story = shorter,
-                Ok(false) => start += chunk,
-                Err(TooMany) => return story,
-            }
-        }
-        if chunk == 1 {
-            break;
-        }
-        chunk = chunk.div_ceil(2);
-    }
-    story
 }
