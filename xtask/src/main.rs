@@ -48,6 +48,9 @@ enum Chore {
         /// Run that one seed and print everything that happens
         #[arg(long, requires = "seed")]
         trace: bool,
+        /// The TTL of the simulated sessions, e.g. 1s; three seconds where none is given
+        #[arg(long, value_parser = seconds)]
+        ttl: Option<u64>,
     },
     /// Stop, kill and cut off real processes from fresh seeds, and have their history checked
     Torture {
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Ci => ci::run(root),
         Chore::Bench { arguments } => bench::run(root, &arguments),
-        Chore::Simulate { seconds, seed, trace } => simulate(root, seconds, seed, trace),
+        Chore::Simulate { seconds, seed, trace, ttl } => simulate(root, seconds, seed, trace, ttl),
         Chore::Torture { seconds, seed } => torture::torture(root, seconds, seed),
         Chore::Fuzz { seconds, target } => {
             fuzz::fuzz(root, fuzz::Amount::Seconds(seconds), target.as_deref()).map(drop)
@@ -102,7 +105,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.parse::<u64>().map(|number| number * factor).map_err(|_| "must be like 90s or 10m".to_owned())
 }
 
-fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool) -> anyhow::Result<()> {
+fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool, ttl: Option<u64>) -> anyhow::Result<()> {
     let mut run = command::cargo(root);
     run.args(["run", "--release", "--quiet", "--package", "fencepost-testkit", "--features", "simulation"]);
     run.args(["--example", "simulate", "--"]);
@@ -112,6 +115,9 @@ fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool) -> anyhow
     }
     if trace {
         run.arg("--trace");
+    }
+    if let Some(ttl) = ttl {
+        run.args(["--ttl-ms", &(ttl * 1_000).to_string()]);
     }
     command::run(&mut run)
 }

@@ -162,6 +162,7 @@ impl Coordinator for Calls {
         lease: LeaseId,
         request: RequestId,
     ) -> Result<Released, CallError<ReleaseRefusal>> {
+        assert!(self.mistake != Some(Mistake::PanicInCoordinator), "as a mistake");
         match self.call(Command::Release { secret: Some(secret.hash()), lease, request }).await?.answer {
             Answer::Released(Ok(released)) => Ok(released),
             Answer::Released(Err(refusal)) => Err(CallError::Refused(refusal)),

@@ -9,12 +9,15 @@ use std::{
 };
 
 use fencepost_core::{
-    BootId, Epoch, Issuer, Moment, RequestId, Sequence,
+    BootId, Domain, Epoch, Issuer, LeaseId, Moment, RequestId, Sequence,
     lease::{Answer, Command, Event, EventKind, LeaseEnd, Leases, Output, Query, Record, Spoken, Start, Ticket},
 };
 use tokio::sync::oneshot;
 
-use super::settings::Mistake;
+use super::{
+    deeds::{Deed, Deeds},
+    settings::Mistake,
+};
 
 pub(super) struct Coordinator {
     issuer: Issuer,
@@ -31,11 +34,15 @@ pub(super) struct Coordinator {
     callers: BTreeMap<Ticket, Caller>,
     next_ticket: u64,
     drawn: u64,
-    /// Every request id that an acquire has come with.
-    pub(super) requests: BTreeSet<RequestId>,
-    /// How many leases have ended because nobody renewed them.
-    pub(super) expired: usize,
+    /// The request ids that each acquire has come under, by what its [`CALL`] says.
+    pub(super) requests: BTreeMap<String, BTreeSet<RequestId>>,
+    /// Breaks that have reached the disk since they were last asked for.
+    broken: Vec<(Domain, LeaseId)>,
+    pub(super) deeds: Deeds,
 }
+
+/// The metadata by which a worker's acquire says which one it is, however often it comes and under whatever request id.
+pub(super) const CALL: &str = "call";
 
 struct Caller {
     /// The reading of the coordinator's clock when the call came.
@@ -64,8 +71,9 @@ impl Coordinator {
             callers: BTreeMap::new(),
             next_ticket: 0,
             drawn: 0,
-            requests: BTreeSet::new(),
-            expired: 0,
+            requests: BTreeMap::new(),
+            broken: Vec::new(),
+            deeds: Deeds::default(),
         }
     }
 
@@ -79,8 +87,12 @@ impl Coordinator {
 
     /// The process is gone. What was being synced has reached the disk or has not.
     pub(super) fn crash(&mut self, synced_after_all: bool) {
-        if let Some((records, _)) = self.syncing.take().filter(|_| synced_after_all) {
-            self.disk.extend(records);
+        if let Some((records, _)) = self.syncing.take() {
+            self.deeds.count(if synced_after_all { Deed::CommitKept } else { Deed::CommitLost });
+            match synced_after_all {
+                true => self.store(records),
+                false => count_breaks(&records, Deed::BreakLost, &mut self.deeds),
+            }
         }
         (self.leases, self.waiting, self.callers) = (None, VecDeque::new(), BTreeMap::new());
     }
@@ -103,7 +115,10 @@ impl Coordinator {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         if let Command::Acquire(acquire) = &command {
-            self.requests.insert(acquire.request);
+            let call = acquire.metadata.entries().get(CALL).cloned().unwrap_or_default();
+            if !self.requests.entry(call).or_default().insert(acquire.request) {
+                self.deeds.count(Deed::AcquireRepeated);
+            }
         }
         if self.leases.is_some() {
             self.callers.insert(ticket, Caller { received_us: local_us, told });
@@ -159,23 +174,47 @@ impl Coordinator {
         true
     }
 
-    /// Whether a grant is on its way to the disk: the worst moment for a crash.
-    pub(super) fn is_syncing_a_grant(&self) -> bool {
+    /// Whether a grant or a break is on its way to the disk: the worst moment for a crash.
+    pub(super) fn is_changing_hands(&self) -> bool {
         let syncing = self.syncing.as_ref().map(|(records, _)| records.as_slice()).unwrap_or_default();
-        syncing.iter().any(|record| matches!(record, Record::Granted { .. }))
+        syncing.iter().any(|record| matches!(record, Record::Granted { .. } | Record::LeaseBroken { .. }))
     }
 
     /// What is being synced is synced: the answers may go.
     pub(super) fn synced(&mut self) {
         if let Some((records, output)) = self.syncing.take() {
-            self.disk.extend(records);
+            self.store(records);
             self.speak(output.committed());
         }
     }
 
+    fn store(&mut self, records: Vec<Record>) {
+        count_breaks(&records, Deed::Broken, &mut self.deeds);
+        self.disk.extend(records.iter().cloned());
+        for record in records {
+            if let Record::LeaseBroken { lease, .. } = record {
+                let granted = self.disk.iter().rev().find_map(|record| match record {
+                    Record::Granted { lease: of, domain, .. } if *of == lease => Some(domain.clone()),
+                    _ => None,
+                });
+                self.broken.push((granted.expect("what is broken was granted"), lease));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn disk(&self) -> &[Record] {
+        &self.disk
+    }
+
+    /// Breaks that nothing can take back any more. From that moment, and not before, the holder may not rely on the lease.
+    pub(super) fn broken(&mut self) -> Vec<(Domain, LeaseId)> {
+        std::mem::take(&mut self.broken)
+    }
+
     fn speak(&mut self, spoken: Spoken) {
         let expired = |event: &&Event| matches!(event.kind, EventKind::Ended { end: LeaseEnd::Expired, .. });
-        self.expired += spoken.events.iter().filter(expired).count();
+        spoken.events.iter().filter(expired).for_each(|_| self.deeds.count(Deed::Expired));
         for (ticket, answer) in spoken.answers {
             if let Some(Caller { received_us, told }) = self.callers.remove(&ticket) {
                 let elapsed = match self.mistake {
@@ -204,6 +243,11 @@ impl Coordinator {
         let at = self.leases.as_ref().filter(|_| self.syncing.is_none())?.next_wakeup()?;
         Some(at.as_millis() * 1_000)
     }
+}
+
+fn count_breaks(records: &[Record], deed: Deed, deeds: &mut Deeds) {
+    let is_break = |record: &&Record| matches!(record, Record::LeaseBroken { .. });
+    records.iter().filter(is_break).for_each(|_| deeds.count(deed));
 }
 
 fn moment(local_us: u64) -> Moment {

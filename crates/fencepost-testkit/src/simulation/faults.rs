@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use fencepost_core::{
-    Reason, Sequence,
+    Reason, Sequence, Token,
     lease::{Answer, Command, Filter, LiveSnapshot, Query},
 };
 
 use super::{
+    deeds::Deed,
     happening::{Happening, Who},
     network::Link,
     process::LocalClock,
@@ -49,7 +50,11 @@ impl World {
                 self.crash_in_next_commit = true;
             }
             Fault::Stall => {
+                if self.stalled_until_us > self.now_us() {
+                    return;
+                }
                 self.common.note(format!("the coordinator stands still for {} ms", long_us / 1_000));
+                self.common.count(Deed::Stalled);
                 self.stalled_until_us = self.now_us() + long_us;
                 self.after(long_us, Happening::GoOn { who: Who::Coordinator, suspended_us: 0 });
             }
@@ -58,7 +63,10 @@ impl World {
                 let query = Query::Snapshot { prefix: String::new() };
                 let read = self.machine().read(self.clock.local_us(self.now_us()), query);
                 if let Some(Answer::Snapshot(snapshot)) = read {
-                    self.after(long_us, Happening::Collect(Box::new(snapshot)));
+                    // As an operator would: what is older than the collection before; now and then whatever there is.
+                    let before = std::mem::replace(&mut self.collected_up_to, snapshot.next_token);
+                    let horizon = if self.random.chance(25) { snapshot.next_token } else { before };
+                    self.after(long_us, Happening::Collect { snapshot: Box::new(snapshot), horizon });
                 }
             }
         }
@@ -66,13 +74,12 @@ impl World {
 
     /// A worker's process stands still, or its whole machine.
     pub(super) fn stand_still(&mut self, number: usize, for_us: u64, is_suspended: bool) {
-        let now_us = self.now_us();
         let who = Who::Worker(self.address(number));
         let worker = &mut self.workers[number];
-        if worker.paused_until_us > now_us {
+        if std::mem::replace(&mut worker.stands_still, true) {
             return;
         }
-        worker.paused_until_us = now_us + for_us;
+        self.common.count(if is_suspended { Deed::Suspended } else { Deed::Paused });
         let what = if is_suspended { "is suspended" } else { "stands still" };
         self.common.note(format!("{} {what} for {} ms", worker.name, for_us / 1_000));
         let suspended_us = if is_suspended { for_us } else { 0 };
@@ -82,6 +89,7 @@ impl World {
     pub(super) fn go_on(&mut self, who: Who, suspended_us: u64) {
         match who {
             Who::Worker(address) if self.lives(address) => {
+                self.workers[address.worker].stands_still = false;
                 self.workers[address.worker].process.resume(suspended_us);
                 self.run(who);
             }
@@ -108,6 +116,7 @@ impl World {
         for (connection, from) in outbox.closed() {
             self.close(connection, from);
         }
+        self.common.count(Deed::WorkerCrashed);
         self.common.note(format!("{name} is gone, and another takes its place"));
         self.begin(number);
     }
@@ -116,6 +125,7 @@ impl World {
         let Some(server) = self.server.take() else { return };
         let synced = self.random.chance(50);
         self.machine().crash(synced);
+        self.note_broken();
         let outbox = server.outbox.clone();
         server.process.kill();
         // A machine that reboots says nothing to anybody.
@@ -142,6 +152,12 @@ impl World {
         let least = Sequence::new(wall).unwrap_or(Sequence::FIRST);
         let local_us = self.clock.local_us(now_us);
         self.machine().start(local_us, rebooted, least);
+        if rebooted {
+            self.common.count(Deed::Rebooted);
+        }
+        if wall > 1 {
+            self.common.count(Deed::WallStepped);
+        }
         let boot = if rebooted { " under another boot" } else { "" };
         let start = self.machine().start;
         self.common.note(format!("the coordinator starts for the {start}th time{boot}, its wall clock at {wall}"));
@@ -154,22 +170,38 @@ impl World {
         let read = self.machine().read(local_us, query);
         let Some(Answer::Page(page)) = read else { return };
         let Some(row) = page.rows.first() else { return };
-        {
-            let mut record = self.common.record();
-            let (_, line) = record.call(self.common.now_us(), "operator", Doing::Release, row.domain.as_str());
-            line.lease = Some(row.lease.to_string());
-        }
-        self.common.note(format!("an operator breaks the lease on {}", row.domain));
+        self.common.count(Deed::BreakSent);
+        self.common.note(format!("an operator asks to break the lease on {}", row.domain));
         let command = Command::Break { lease: row.lease, reason: Reason::new("simulated").expect("a reason") };
+        if self.settings.has(Fault::CoordinatorCrash) && self.random.chance(25) {
+            self.crash_in_next_commit = true;
+        }
         // The operator waits for no answer.
         drop(self.machine().receive(local_us, command));
         self.run(Who::Coordinator);
     }
 
+    /// Writes down which leases have been broken. A break that is only asked for changes nothing, and a crash may take it
+    /// back: until it is durable its holder is right to believe, and nobody else may be granted the domain.
+    pub(super) fn note_broken(&mut self) {
+        let (now_us, broken) = (self.common.now_us(), self.machine().broken());
+        for (domain, lease) in broken {
+            let mut record = self.common.record();
+            let (call, line) = record.call(now_us, "operator", Doing::Release, domain.as_str());
+            line.lease = Some(lease.to_string());
+            record.answer(now_us, call, Got::Released);
+            record.note(now_us, format!("the lease on {domain} is broken"));
+        }
+    }
+
     /// A collection arrives at the resource.
-    pub(super) fn collect(&mut self, snapshot: &LiveSnapshot) {
-        self.common.note(format!("the resource is collected up to {:?}", snapshot.next_token));
-        self.resource.collect(snapshot);
+    pub(super) fn collect(&mut self, snapshot: &LiveSnapshot, horizon: Option<Token>) {
+        self.common
+            .note(format!("the resource is collected up to {:?}, records up to {horizon:?}", snapshot.next_token));
+        self.common.count(Deed::FencesCollected);
+        if self.resource.collect(snapshot, horizon) {
+            self.common.count(Deed::RecordsCollected);
+        }
         let (now_us, mut record) = (self.common.now_us(), self.common.record());
         // Live leases got their fence by the ordinary decision: to the history, advances by the collector.
         for lease in snapshot.leases.iter().filter(|lease| self.resource.fence(&lease.domain) == Some(lease.token)) {

@@ -2,18 +2,19 @@
 //!
 //! It is as careless as real workers are: half of the time it looks at its lease at every step by `Lease::run`, half of
 //! the time its last look lies before it began to think; it gives up acquires under way, drops handles, and leaves
-//! leases to expire.
+//! leases to expire. It asks again for what it or others have done before, and now and then for something else under an
+//! operation id that is in use.
 
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use fencepost_client::{AcquireError, Lease, Session};
 use fencepost_coordinator::CallError;
 use fencepost_core::{
-    Domain, LockDelay, MaxHold, OperationId, Wait,
-    fence::{Operation, Rejection, Verdict},
+    Domain, LockDelay, MaxHold, Metadata, OperationId, Wait,
+    fence::{Fingerprint, Operation, Verdict},
 };
 use tokio::{
     sync::oneshot,
@@ -21,9 +22,12 @@ use tokio::{
 };
 
 use super::{
+    coordinator::CALL,
+    deeds::Deed,
     outbox::{Answered, Outgoing, ToResource, Wish},
+    resource::NOTHING,
     settings::{Fault, Mistake},
-    worker::{Desk, Held, Slot, until_us},
+    worker::{Desk, Held, Settled, Slot, until_us},
 };
 use crate::history::{Answer as Got, Doing};
 use crate::random::Random;
@@ -44,6 +48,16 @@ pub(super) struct Hand {
 enum End {
     Settled,
     /// Nobody knows what became of a write.
+    Unsettled,
+}
+
+/// What became of a write.
+enum Wrote {
+    /// It took effect, now or before, with this value.
+    Value(String),
+    /// It was refused.
+    Nothing,
+    /// Nobody knows.
     Unsettled,
 }
 
@@ -73,8 +87,7 @@ impl Hand {
         let wait_ms = if self.random.chance(80) { self.random.between(ttl_ms / 10, 2 * ttl_ms) } else { 0 };
         let wait = Wait::from_millis(wait_ms).expect("a wait within the limits");
         let (call, _) = common.record().call(common.now_us(), &self.name, Doing::Acquire, domain.as_str());
-        common.acquires.fetch_add(1, Relaxed);
-        let mut acquire = session.acquire(domain).wait(wait);
+        let mut acquire = session.acquire(domain).wait(wait).metadata(which(call));
         if self.random.chance(10) {
             let most = self.random.between(ttl_ms, 3 * ttl_ms);
             acquire = acquire.max_hold(MaxHold::from_millis(most).expect("a time within the limits"));
@@ -86,11 +99,13 @@ impl Hand {
         let given_up_ms = if self.random.chance(8) { self.random.between(1, ttl_ms / 2) } else { 10 * ttl_ms };
         let Ok(made) = timeout(Duration::from_millis(given_up_ms), acquire).await else {
             common.note(format!("{} gives up its acquire of d{nth}", self.name));
+            common.count(Deed::GivenUp);
             return None;
         };
         match made {
             Ok(lease) => Some(self.take(call, lease)),
             Err(error) => {
+                common.count(Deed::NotGranted);
                 common.record().answer(common.now_us(), call, outcome(&error));
                 None
             }
@@ -100,6 +115,7 @@ impl Hand {
     /// Writes down that a lease is held, and until when.
     fn take(&mut self, call: u64, lease: Lease) -> Lease {
         let common = &self.desk.common;
+        common.count(Deed::Granted);
         let mut record = common.record();
         let line = record.answer(common.now_us(), call, Got::Granted);
         (line.token, line.lease) = (Some(lease.token().to_decimal()), Some(lease.id().to_string()));
@@ -114,7 +130,10 @@ impl Hand {
         self.show(Some(Held { lease: lease.clone(), until_us }));
         let end = if self.random.chance(50) {
             // A loss drops the work at an await; what it had sent may have happened.
-            lease.run(self.job(&lease)).await.unwrap_or(End::Unsettled)
+            lease.run(self.job(&lease)).await.unwrap_or_else(|_| {
+                self.desk.common.count(Deed::Cancelled);
+                End::Unsettled
+            })
         } else {
             self.job(&lease).await
         };
@@ -128,9 +147,16 @@ impl Hand {
         self.show(None);
         let lease = Arc::into_inner(lease).expect("nobody else has it");
         match end {
-            End::Unsettled => lease.leave_to_expire(),
-            End::Settled if self.random.chance(25) => drop(lease),
+            End::Unsettled => {
+                common.count(Deed::LeftToExpire);
+                lease.leave_to_expire();
+            }
+            End::Settled if self.random.chance(25) => {
+                common.count(Deed::Dropped);
+                drop(lease);
+            }
             End::Settled => {
+                common.count(Deed::Released);
                 let got = if lease.release().await.is_ok() { Got::Released } else { Got::Unknown };
                 common.record().answer(common.now_us(), call, got);
             }
@@ -145,16 +171,39 @@ impl Hand {
         let Some(mut found) = self.read(lease).await else { return End::Settled };
         for _ in 0..self.random.between(1, 2) {
             self.think().await;
-            let value = format!("{}@{}", self.name, self.desk.common.now_us());
-            if self.write(lease, &value, &found).await == End::Unsettled {
-                return End::Unsettled;
+            match self.write(lease, &found).await {
+                Wrote::Value(value) => found = value,
+                Wrote::Nothing => break,
+                Wrote::Unsettled => return End::Unsettled,
             }
-            found = value;
             if !lease.state().is_held() {
                 break;
             }
         }
+        if self.random.chance(30) {
+            self.ask_for_an_earlier_one(lease).await;
+        }
         End::Settled
+    }
+
+    /// A late retry, by whoever owns the domain by now, of something that has taken effect; or something else under its id.
+    /// Neither may change anything.
+    async fn ask_for_an_earlier_one(&mut self, lease: &Lease) {
+        let common = self.desk.common.clone();
+        let earlier = common.an_earlier_one(lease.domain(), lease.token(), &mut self.random);
+        let Some(Settled { domain: _, mut operation, mut value }) = earlier else { return };
+        if self.random.chance(50) {
+            value = self.fresh_value();
+            operation.fingerprint = Fingerprint::of(value.as_bytes());
+        }
+        // What it is based on was read long ago, so where it takes effect once more an update is lost as well.
+        let wish = Wish::Write { operation, value, based_on: NOTHING.to_owned() };
+        self.ask(&Arc::new(ToResource { grant: lease.grant().clone(), wish })).await;
+    }
+
+    /// One that nobody has written: between two of one hand there is always some time.
+    fn fresh_value(&self) -> String {
+        format!("{}@{}", self.name, self.desk.common.now_us())
     }
 
     /// The gap between the last look and the write.
@@ -195,26 +244,41 @@ impl Hand {
         None
     }
 
-    async fn write(&mut self, lease: &Lease, value: &str, based_on: &str) -> End {
-        let mut operation = self.operation(lease, value);
+    async fn write(&mut self, lease: &Lease, based_on: &str) -> Wrote {
+        let mut value = self.fresh_value();
+        let mut operation = self.operation(lease, &value);
         for _ in 0..TRIES {
-            let (value, based_on) = (value.to_owned(), based_on.to_owned());
-            let wish = Wish::Write { operation: operation.clone(), value: value.clone(), based_on };
+            let wish =
+                Wish::Write { operation: operation.clone(), value: value.clone(), based_on: based_on.to_owned() };
             let request = Arc::new(ToResource { grant: lease.grant().clone(), wish });
-            if self.ask(&request).await.is_some() {
-                return End::Settled;
+            match self.ask(&request).await {
+                Some((Verdict::Applied(_) | Verdict::Replayed(_), _)) => {
+                    let domain = lease.domain().clone();
+                    self.desk.common.settle(Settled { domain, operation, value: value.clone() });
+                    return Wrote::Value(value);
+                }
+                Some((Verdict::Rejected(_), _)) => return Wrote::Nothing,
+                None => {}
             }
             if self.desk.settings.mistake == Some(Mistake::FreshOperationOnRetry) {
                 operation = self.operation(lease, &value);
+            } else if self.random.chance(15) {
+                // Something else, while nobody knows whether the first request has taken effect, or may yet.
+                value = self.fresh_value();
+                operation.fingerprint = Fingerprint::of(value.as_bytes());
             }
         }
-        End::Unsettled
+        Wrote::Unsettled
     }
 
     fn operation(&mut self, lease: &Lease, value: &str) -> Operation {
         self.operations += 1;
         let id = format!("{}-{}-{}", self.name, lease.token(), self.operations);
-        Operation::new(OperationId::new(&id).expect("an operation id"), value.as_bytes()).born(lease.token())
+        let operation = Operation::new(OperationId::new(&id).expect("an operation id"), value.as_bytes());
+        match self.desk.settings.mistake {
+            Some(Mistake::Unborn) => operation,
+            _ => operation.born(lease.token()),
+        }
     }
 
     /// Asks the resource once, and waits for an answer no longer than is of use.
@@ -231,14 +295,18 @@ impl Hand {
             let (call, line) = record.call(common.now_us(), &self.name, doing, request.grant.domain.as_str());
             line.token = token;
             if let Wish::Write { operation, value, .. } = &request.wish {
-                (line.operation, line.value) = (Some(operation.id.to_string()), Some(value.clone()));
+                line.name_operation(operation);
+                line.value = Some(value.clone());
             }
             (call, line.clone())
         };
         let (answer, answered) = oneshot::channel();
         self.desk.outbox.push(Outgoing::Ask { request: request.clone(), line: Box::new(line), answer });
         let patience = Duration::from_millis(self.desk.settings.ttl_ms / 8);
-        let answered = timeout(patience, answered).await.ok()?.ok()?;
+        let Ok(Ok(answered)) = timeout(patience, answered).await else {
+            common.count(Deed::Unheard);
+            return None;
+        };
         self.heard(call, &request.wish, &answered);
         Some(answered)
     }
@@ -250,9 +318,6 @@ impl Hand {
         match (&answered.0, wish) {
             (Verdict::Rejected(rejection), _) => {
                 record.note(now_us, format!("{} is refused: {rejection}", self.name));
-                if matches!(rejection, Rejection::Stale { .. }) {
-                    common.stale.fetch_add(1, Relaxed);
-                }
             }
             (Verdict::Applied(_), Wish::Write { value, .. }) => {
                 record.note(now_us, format!("{} has written {value}", self.name));
@@ -263,6 +328,11 @@ impl Hand {
             (Verdict::Applied(_) | Verdict::Replayed(_), Wish::Advance | Wish::Read { .. }) => {}
         }
     }
+}
+
+/// Says at the coordinator which acquire a request is of.
+fn which(call: u64) -> Metadata {
+    Metadata::new([(CALL.to_owned(), call.to_string())].into(), 64).expect("a short object of plain strings")
 }
 
 /// What an acquire that gave no lease means for the history.

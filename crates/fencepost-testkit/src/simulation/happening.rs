@@ -1,11 +1,12 @@
 //! Everything that can happen at a moment.
 
-use std::{io, sync::Arc};
+use std::{fmt::Write as _, io, sync::Arc};
 
-use fencepost_core::lease::LiveSnapshot;
+use fencepost_core::{Token, lease::LiveSnapshot};
 use tokio::sync::oneshot;
 
 use super::{
+    digest::Digest,
     network::Link,
     outbox::{Answered, ToResource},
     pipe::{End, Pipe, Side},
@@ -87,31 +88,46 @@ pub(super) enum Happening {
     },
     /// Another coordinator starts on the disk.
     Start,
-    /// A collection arrives at the resource, with what it read from the coordinator a while ago.
-    Collect(Box<LiveSnapshot>),
+    /// A collection arrives at the resource, with what it read from the coordinator a while ago. Operation records born
+    /// below the horizon go too.
+    Collect {
+        snapshot: Box<LiveSnapshot>,
+        horizon: Option<Token>,
+    },
     /// Something goes wrong.
     Fault,
 }
 
 impl Happening {
-    /// Its kind, for the digest of a run.
-    pub(super) fn kind(&self) -> u64 {
-        match self {
-            Self::Look { .. } => 1,
-            Self::GoOn { .. } => 2,
-            Self::Connect { .. } => 3,
-            Self::Connected { .. } => 4,
-            Self::Bytes { .. } => 5,
-            Self::End { .. } => 6,
-            Self::Copy { .. } => 7,
-            Self::ToResource { .. } => 8,
-            Self::FromResource { .. } => 9,
-            Self::Synced { .. } => 10,
-            Self::Tick { .. } => 11,
-            Self::Crash { .. } => 12,
-            Self::Start => 13,
-            Self::Collect(_) => 14,
-            Self::Fault => 15,
-        }
+    /// All that it says, for the digest of a run.
+    pub(super) fn tell(&self, digest: &mut Digest) {
+        let told = match self {
+            Self::Look { who } => write!(digest, "look {who:?}"),
+            Self::GoOn { who, suspended_us } => write!(digest, "go on {who:?} {suspended_us}"),
+            Self::Connect { from, made: _ } => write!(digest, "connect {from:?}"),
+            Self::Connected { to, made: _, result } => {
+                write!(digest, "connected {to:?} {:?}", result.as_ref().map(|_| ()).map_err(io::Error::kind))
+            }
+            Self::Bytes { connection, to, bytes } => {
+                digest.add_bytes(bytes);
+                write!(digest, "bytes {connection} {to:?}")
+            }
+            Self::End { connection, to, end } => write!(digest, "end {connection} {to:?} {end:?}"),
+            Self::Copy { link, bytes } => {
+                digest.add_bytes(bytes);
+                write!(digest, "copy {link:?}")
+            }
+            Self::ToResource { from, call, request, answer } => {
+                write!(digest, "ask {from:?} {call} {request:?} {}", answer.is_some())
+            }
+            Self::FromResource { to, answered, answer: _ } => write!(digest, "answer {to:?} {answered:?}"),
+            Self::Synced { start } => write!(digest, "synced {start}"),
+            Self::Tick { start } => write!(digest, "tick {start}"),
+            Self::Crash { start } => write!(digest, "crash {start}"),
+            Self::Start => digest.write_str("start"),
+            Self::Collect { snapshot, horizon } => write!(digest, "collect {snapshot:?} {horizon:?}"),
+            Self::Fault => digest.write_str("fault"),
+        };
+        told.expect("a digest takes everything");
     }
 }

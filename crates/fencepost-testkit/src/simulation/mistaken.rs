@@ -18,17 +18,20 @@ use fencepost_core::{
     },
 };
 
-/// Sends every retry of an acquire under a request id of its own.
+use super::settings::Mistake;
+
+/// Sends every retry of an acquire under a request id of its own, or panics in heartbeats.
 pub(super) struct Mistaken {
     driver: HttpCoordinator,
+    mistake: Mistake,
     sent: Mutex<BTreeSet<RequestId>>,
     drawn: AtomicU64,
 }
 
 impl Mistaken {
     /// `first` is a number that nobody else counts on from.
-    pub(super) fn new(driver: HttpCoordinator, first: u64) -> Self {
-        Self { driver, sent: Mutex::default(), drawn: AtomicU64::new(first) }
+    pub(super) fn new(driver: HttpCoordinator, mistake: Mistake, first: u64) -> Self {
+        Self { driver, mistake, sent: Mutex::default(), drawn: AtomicU64::new(first) }
     }
 }
 
@@ -42,6 +45,8 @@ impl Coordinator for Mistaken {
         key: &SessionKey,
         claim: Claim,
     ) -> Result<Answered<Heartbeat>, CallError<HeartbeatRefusal>> {
+        let beats = self.drawn.fetch_add(1, Relaxed);
+        assert!(self.mistake != Mistake::PanicInDriver || !beats.is_multiple_of(8), "as a mistake");
         self.driver.heartbeat(key, claim).await
     }
 
@@ -54,6 +59,9 @@ impl Coordinator for Mistaken {
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Answered<Granted>, CallError<Box<AcquireRefusal>>> {
+        if self.mistake != Mistake::FreshRequestOnRetry {
+            return self.driver.acquire(request).await;
+        }
         let is_first = self.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(request.request);
         let mut bytes = [0xff; 16];
         bytes[8..].copy_from_slice(&self.drawn.fetch_add(1, Relaxed).to_be_bytes());

@@ -8,14 +8,15 @@
 //! server the real lease machine decides, on a disk that loses what was not synced (`coordinator`); the resource is the
 //! reference receiver (`resource`). One queue holds everything that is going to happen (`world`), and what goes wrong
 //! follows from the seed like all else (`faults`), so one seed has one [trace](Run::trace) and one
-//! [digest](Run::digest).
+//! [digest](Run::digest) of every byte.
 //!
 //! A process that stands still is one that is not run: all of it stops between two awaits and goes on exactly there. A
 //! process that dies is dropped. A suspended machine's clock counts the time, its timers do not. Clocks begin anywhere
 //! and run at rates of their own.
 //!
 //! What was called and answered goes to a [history](crate::history), which is checked; besides, no update may be lost
-//! where workers read under a raised fence, and an acquire is one request, however often it is repeated.
+//! where workers read under a raised fence, an acquire is one request, however often it is repeated, and nothing may panic.
+//! What was there to be checked is counted ([`Deeds`]).
 //!
 //! What is not real here: the driver around the lease machine (batch, sync, answer; the embedded coordinator's is a
 //! thread, with SQLite under it), the resource's database, TCP below the bytes, the thread that keeps a session alive
@@ -26,6 +27,7 @@
 
 mod calls;
 mod coordinator;
+mod deeds;
 mod digest;
 mod faults;
 mod hand;
@@ -33,6 +35,7 @@ mod happening;
 mod mistaken;
 mod network;
 mod outbox;
+mod panics;
 mod pipe;
 mod process;
 mod record;
@@ -44,6 +47,7 @@ mod wires;
 mod worker;
 mod world;
 
+pub use deeds::{Deed, Deeds};
 pub use settings::{Fault, Mistake, Settings};
 pub use shrink::{Failure, find};
 
@@ -54,19 +58,19 @@ use crate::history::Violation;
 pub struct Run {
     /// What happened, a line each, with virtual time.
     pub trace: Vec<String>,
-    /// Everything that happened, as one number.
+    /// Everything that happened, as one number: every moment, every byte that passed, every line of the history and of
+    /// the trace.
     pub digest: u64,
     /// How many calls workers made.
     pub calls: usize,
-    /// How many writes were applied.
-    pub applied: usize,
-    /// How many writes were refused as stale.
-    pub stale: usize,
-    /// How many leases ended because nobody renewed them.
-    pub expired: usize,
+    /// How many things happened, each at a moment of its own. Time is spent on them, so it passes faster where they are
+    /// few.
+    pub happenings: u64,
+    /// What was done, and how often.
+    pub deeds: Deeds,
     /// How many updates were lost: writes that were based on a value that another write had replaced.
     pub lost_updates: usize,
-    /// What must not have happened.
+    /// What must not have happened. A panic in any process is among it, and ends the run; so is what could not be checked.
     pub violations: Vec<Violation>,
 }
 
@@ -77,7 +81,7 @@ impl Run {
     pub fn is_broken(&self, settings: &Settings) -> bool {
         !self.violations.is_empty()
             || settings.fence_on_acquire && self.lost_updates > 0
-            || settings.faults.is_empty() && self.expired > 0
+            || settings.faults.is_empty() && self.deeds.of(Deed::Expired) > 0
     }
 }
 

@@ -70,12 +70,14 @@ pub(super) enum Outgoing {
 /// What the resource says: its verdict, and the value.
 pub(super) type Answered = (Verdict<RecordedResult>, String);
 
+#[derive(Debug)]
 pub(super) struct ToResource {
     pub(super) grant: Grant,
     pub(super) wish: Wish,
 }
 
 /// What a worker wants of the resource.
+#[derive(Debug)]
 pub(super) enum Wish {
     Advance,
     /// A read; fenced where workers raise the fence before they read.

@@ -125,6 +125,7 @@ impl Process {
     /// Does everything that there is to do at this moment of virtual time.
     pub(super) fn run(&mut self, now_us: u64) {
         let local_us = self.clock.local_us(now_us);
+        assert!(local_us >= self.timers_us, "a process that is suspended is not run before its machine goes on");
         self.clock.shown_us.store(local_us, Relaxed);
         let passed = Duration::from_micros(local_us - self.timers_us);
         self.timers_us = local_us;

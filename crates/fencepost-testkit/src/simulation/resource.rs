@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fencepost_core::{
     Domain, Epoch, Invalid, Issuer, Token,
-    fence::{Presented, RecordedResult, Register, Verdict},
+    fence::{Fingerprint, Operation, Presented, RecordedResult, Register, Verdict},
     lease::LiveSnapshot,
 };
 
@@ -19,6 +19,8 @@ pub(super) struct Resource {
     /// Each applied write with the value it was based on, in the order in which they were applied.
     pub(super) applied: Vec<(Domain, String, String)>,
     mistake: Option<Mistake>,
+    /// The tokens that the operations on record were born under, or were applied under where they do not say.
+    recorded: Vec<Token>,
 }
 
 pub(super) const NOTHING: &str = "nothing";
@@ -26,7 +28,7 @@ pub(super) const NOTHING: &str = "nothing";
 impl Resource {
     pub(super) fn new(issuer: Issuer, mistake: Option<Mistake>) -> Self {
         let register = Register::new(issuer, Epoch::ZERO);
-        Self { register, values: BTreeMap::new(), applied: Vec::new(), mistake }
+        Self { register, values: BTreeMap::new(), applied: Vec::new(), mistake, recorded: Vec::new() }
     }
 
     pub(super) fn value(&self, domain: &Domain) -> String {
@@ -45,11 +47,13 @@ impl Resource {
                 verdict.map(|()| RecordedResult::default())
             }
             Wish::Write { operation, value, based_on } => {
-                let presented = presented.with_operation(operation);
-                let (values, applied) = (&mut self.values, &mut self.applied);
+                let operation = self.as_compared(operation);
+                let presented = presented.with_operation(&operation);
+                let (values, applied, recorded) = (&mut self.values, &mut self.applied, &mut self.recorded);
                 let mut mutate = || -> Result<RecordedResult, Invalid> {
                     values.insert(domain.clone(), value.clone());
                     applied.push((domain.clone(), based_on.clone(), value.clone()));
+                    recorded.push(operation.born.unwrap_or(request.grant.token));
                     Ok(RecordedResult::default())
                 };
                 if blind {
@@ -60,12 +64,25 @@ impl Resource {
         }
     }
 
-    /// Forgets what a consistent read of the coordinator allows to forget. The read may be old by now.
-    pub(super) fn collect(&mut self, snapshot: &LiveSnapshot) {
+    fn as_compared(&self, operation: &Operation) -> Operation {
+        match self.mistake {
+            Some(Mistake::NoFingerprint) => Operation { fingerprint: Fingerprint::of(b""), ..operation.clone() },
+            _ => operation.clone(),
+        }
+    }
+
+    /// Forgets what a consistent read of the coordinator allows to forget, which may be old by now, and the operation
+    /// records born below a horizon. Says whether there is a record less.
+    pub(super) fn collect(&mut self, snapshot: &LiveSnapshot, horizon: Option<Token>) -> bool {
         if let Some(next) = snapshot.next_token {
             // A collection that a closed receiver refuses is not made; this one is never closed.
             let _ = self.register.collect(next, &snapshot.leases);
         }
+        let Some(horizon) = horizon else { return false };
+        self.register.collect_operations(horizon);
+        let before = self.recorded.len();
+        self.recorded.retain(|token| *token >= horizon);
+        self.recorded.len() < before
     }
 
     pub(super) fn fence(&self, domain: &Domain) -> Option<Token> {

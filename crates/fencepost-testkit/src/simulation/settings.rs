@@ -45,6 +45,7 @@ impl Settings {
     pub(super) fn rate(&self, random: &mut Random) -> u64 {
         match self.mistake {
             Some(Mistake::SlowClocks) => RIGHT * 7 / 10,
+            Some(Mistake::DriftByTheTtlAlone) => RIGHT * 96 / 100,
             _ => self.coordinators_rate(random),
         }
     }
@@ -52,7 +53,11 @@ impl Settings {
     /// At which rate the clock of the coordinator's machine runs. The margin, a tenth of the TTL, pays for what two clocks
     /// differ by while a call waits, which is two and a third TTLs here at most, and for one TTL more.
     pub(super) fn coordinators_rate(&self, random: &mut Random) -> u64 {
-        if self.has(Fault::Drift) { random.between(RIGHT * 986 / 1_000, RIGHT * 1_014 / 1_000) } else { RIGHT }
+        match self.mistake {
+            Some(Mistake::DriftByTheTtlAlone) => RIGHT * 104 / 100,
+            _ if self.has(Fault::Drift) => random.between(RIGHT * 986 / 1_000, RIGHT * 1_014 / 1_000),
+            _ => RIGHT,
+        }
     }
 }
 
@@ -85,7 +90,7 @@ pub enum Fault {
     WallStep,
     /// An operator breaks a lease.
     Break,
-    /// The resource's fences and operation records are collected.
+    /// The resource's fences are collected, and of its operation records those that are old enough.
     Collect,
 }
 
@@ -127,4 +132,14 @@ pub enum Mistake {
     FreshRequestOnRetry,
     /// Workers' clocks are slower than the margin pays for.
     SlowClocks,
+    /// Clocks differ by as much as the margin pays for over one TTL, and calls wait for longer than that.
+    DriftByTheTtlAlone,
+    /// The resource takes every request under one operation id for the same.
+    NoFingerprint,
+    /// Operations do not say under which token they were first named, and are retried after their records have gone.
+    Unborn,
+    /// The client's driver panics in the middle of a heartbeat.
+    PanicInDriver,
+    /// The coordinator panics in the middle of a release.
+    PanicInCoordinator,
 }

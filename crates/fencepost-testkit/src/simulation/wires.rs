@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use tokio::sync::oneshot;
 
 use super::{
+    deeds::Deed,
     happening::{Address, Happening, Who},
     network::Link,
     pipe::{Arrived, End, Pipe, Side},
@@ -71,9 +72,11 @@ impl World {
     }
 
     /// Bytes have been written.
-    pub(super) fn carry(&mut self, connection: u64, from: Side, bytes: Vec<u8>) {
+    pub(super) fn carry(&mut self, connection: u64, from: Side, mut bytes: Vec<u8>) {
         let Some(wire) = self.wires.open.get_mut(&connection) else { return };
-        self.digest.add(&[connection, from as u64, bytes.len() as u64]);
+        undate(&mut bytes);
+        self.digest.add(&[connection, from as u64]);
+        self.digest.add_bytes(&bytes);
         if let Some(line) = bytes.split(|byte| *byte == b'\r').next().filter(|_| bytes.len() > 5) {
             let whose =
                 wire.client.map_or_else(|| "a copy".to_owned(), |client| self.workers[client.worker].name.clone());
@@ -82,6 +85,7 @@ impl World {
         }
         if self.settings.has(Fault::Drop) && self.random.chance(2) {
             self.common.note(format!("connection {connection} breaks, with these bytes on it"));
+            self.common.count(Deed::ConnectionBroken);
             return self.break_wire(connection);
         }
         let at_us = self.network.carried(self.common.now_us(), wire.link, &mut self.random, &self.settings);
@@ -101,6 +105,7 @@ impl World {
         if self.server.is_some() {
             let (connection, _) = self.lay(None, link);
             self.common.note("a copy of a request arrives");
+            self.common.count(Deed::RepeatedAtCoordinator);
             self.after(0, Happening::Bytes { connection, to: Side::Server, bytes });
             let until_us = 3 * self.settings.ttl_ms * 1_000;
             self.after(until_us, Happening::End { connection, to: Side::Server, end: End::Closed });
@@ -166,6 +171,18 @@ impl World {
             (Side::Client, Some(client)) if self.lives(client) => self.run(Who::Worker(client)),
             (Side::Client, _) => {}
         }
+    }
+}
+
+/// What a server dates its answers with: this machine's clock, of which the simulation knows nothing.
+const DATE: &[u8] = b"\r\ndate: ";
+const LONG_AGO: &[u8] = b"Thu, 01 Jan 1970 00:00:00 GMT";
+
+/// Everything that passes follows from the seed.
+fn undate(bytes: &mut [u8]) {
+    if let Some(at) = bytes.windows(DATE.len()).position(|window| window == DATE) {
+        let (start, end) = (at + DATE.len(), at + DATE.len() + LONG_AGO.len());
+        bytes[start..end].copy_from_slice(LONG_AGO);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A worker: a process with the real client in it, whose sessions come and go, and with hands that work under leases.
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -10,14 +11,15 @@ use std::{
 };
 
 use fencepost_client::{HttpCoordinator, HttpOptions, Lease, OpenError, Session};
-use fencepost_core::{Holder, Ttl};
+use fencepost_core::{Domain, Holder, Token, Ttl, fence::Operation};
 use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 
 use super::{
+    deeds::{Deed, Deeds},
     hand::Hand,
     mistaken::Mistaken,
     outbox::{Outbox, Outgoing},
-    process::{LocalClock, Process, Watch},
+    process::{LocalClock, Process, RIGHT, Watch},
     record::Record,
     settings::{Mistake, Settings},
 };
@@ -34,7 +36,8 @@ pub(super) struct Worker {
     pub(super) process: Process,
     pub(super) outbox: Outbox,
     pub(super) held: Vec<Slot>,
-    pub(super) paused_until_us: u64,
+    /// Until its [`Happening::GoOn`](super::happening::Happening::GoOn), whatever else happens at that moment.
+    pub(super) stands_still: bool,
 }
 
 /// What one hand holds, for the world to look at.
@@ -60,11 +63,20 @@ pub(super) struct Desk {
 pub(super) struct Common {
     now_us: Arc<AtomicU64>,
     record: Arc<Mutex<Record>>,
-    /// How many acquires have been made.
-    pub(super) acquires: Arc<AtomicU64>,
-    /// How many writes were refused as stale.
-    pub(super) stale: Arc<AtomicU64>,
+    deeds: Arc<Mutex<Deeds>>,
+    settled: Arc<Mutex<VecDeque<Settled>>>,
 }
+
+/// An operation that has taken effect.
+#[derive(Clone)]
+pub(super) struct Settled {
+    pub(super) domain: Domain,
+    pub(super) operation: Operation,
+    pub(super) value: String,
+}
+
+/// How many of them are remembered.
+const REMEMBERED: usize = 24;
 
 impl Common {
     /// Virtual time.
@@ -83,6 +95,34 @@ impl Common {
     pub(super) fn note(&self, text: impl AsRef<str>) {
         self.record().note(self.now_us(), text);
     }
+
+    pub(super) fn deeds(&self) -> MutexGuard<'_, Deeds> {
+        self.deeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn count(&self, deed: Deed) {
+        self.deeds().count(deed);
+    }
+
+    fn settled(&self) -> MutexGuard<'_, VecDeque<Settled>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers an operation for whoever owns the domain later.
+    pub(super) fn settle(&self, settled: Settled) {
+        let mut all = self.settled();
+        all.truncate(REMEMBERED - 1);
+        all.push_front(settled);
+    }
+
+    /// An operation of this domain that a holder under this token may name: one that was not born after it.
+    pub(super) fn an_earlier_one(&self, domain: &Domain, token: Token, random: &mut Random) -> Option<Settled> {
+        let fits = |settled: &&Settled| settled.domain == *domain && settled.operation.born <= Some(token);
+        let all = self.settled();
+        let fitting: Vec<&Settled> = all.iter().filter(fits).collect();
+        let last = fitting.len().checked_sub(1)?;
+        Some(fitting[random.between(0, last as u64) as usize].clone())
+    }
 }
 
 impl Worker {
@@ -95,13 +135,17 @@ impl Worker {
     ) -> Self {
         let name = format!("W{number}.{life}");
         // Clocks of two machines cannot be compared: each begins anywhere.
-        let clock = LocalClock::new(common.now_us(), random.between(0, 1_000_000_000), settings.rate(random));
+        let (zero_us, rate) = (random.between(0, 1_000_000_000), settings.rate(random));
+        if rate != RIGHT {
+            common.count(Deed::ClockDrifts);
+        }
+        let clock = LocalClock::new(common.now_us(), zero_us, rate);
         let (clock, outbox) = (Arc::new(clock), Outbox::default());
         let desk =
             Desk { settings: settings.clone(), clock: clock.clone(), outbox: outbox.clone(), common: common.clone() };
         let held: Vec<Slot> = (0..HANDS).map(|_| Slot::default()).collect();
         let process = Process::new(clock, live(name.clone(), desk, held.clone(), Random::new(random.next())));
-        Self { name, life, process, outbox, held, paused_until_us: 0 }
+        Self { name, life, process, outbox, held, stands_still: false }
     }
 
     /// Leases whose belief reaches further than the history knows, with until when.
@@ -144,9 +188,10 @@ async fn live(name: String, desk: Desk, held: Vec<Slot>, mut random: Random) {
             hands.spawn(hand.work(session.clone()));
         }
         while let Some(ended) = hands.join_next().await {
-            ended.expect("a hand does not panic");
+            ended.expect("a hand that panics ends its process");
         }
         if random.chance(50) {
+            desk.common.count(Deed::SessionClosed);
             // Whether or not its end is known to have taken effect, nothing is held any more.
             let _ = session.close().await;
         }
@@ -165,8 +210,9 @@ async fn open(name: &str, desk: &Desk, random: &mut Random) -> Result<Session, O
     let ttl = Ttl::from_millis(desk.settings.ttl_ms).expect("a TTL within the limits");
     let (clock, chance) = (Watch(desk.clock.clone()), Mutex::new(Random::new(random.next())));
     let chance = move |bytes: &mut [u8]| chance.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes);
-    if desk.settings.mistake == Some(Mistake::FreshRequestOnRetry) {
-        return Session::open_in_simulation(Mistaken::new(driver, random.next()), holder, ttl, clock, chance).await;
+    if let Some(mistake @ (Mistake::FreshRequestOnRetry | Mistake::PanicInDriver)) = desk.settings.mistake {
+        let mistaken = Mistaken::new(driver, mistake, random.next());
+        return Session::open_in_simulation(mistaken, holder, ttl, clock, chance).await;
     }
     Session::open_in_simulation(driver, holder, ttl, clock, chance).await
 }

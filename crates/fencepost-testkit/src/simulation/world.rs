@@ -3,20 +3,26 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fencepost_core::Issuer;
+use fencepost_core::{
+    Issuer, RequestId, Token,
+    fence::{RecordedResult, Rejection, Verdict},
+};
 
 use super::{
     Run,
     calls::Calls,
     coordinator::Coordinator,
+    deeds::Deed,
     digest::Digest,
     happening::{Address, Happening, Who},
     network::{Link, Network},
-    outbox::Outgoing,
+    outbox::{Outgoing, ToResource, Wish},
+    panics::Watching,
     process::LocalClock,
     resource::Resource,
     server::Server,
@@ -24,7 +30,7 @@ use super::{
     wires::{What, Wires},
     worker::{Common, Worker},
 };
-use crate::history::{self, Answer as Got, Doing, Violation};
+use crate::history::{self, Answer as Got, Doing, Line, Report, Violation};
 use crate::random::Random;
 
 pub(super) struct World {
@@ -48,7 +54,14 @@ pub(super) struct World {
     /// Whether the coordinator that is down comes back under another boot.
     pub(super) rebooting: bool,
     pub(super) crash_in_next_commit: bool,
+    /// What the resource was last told to collect up to.
+    pub(super) collected_up_to: Option<Token>,
     tick_us: Option<u64>,
+    happenings: u64,
+    /// Whose process was run last.
+    running: Option<Who>,
+    /// What ended the run before its time.
+    panics: Vec<String>,
 }
 
 /// Something in the queue. Its place is given by its moment, and by its sequence where moments are equal.
@@ -100,7 +113,11 @@ impl World {
             stalled_until_us: 0,
             rebooting: false,
             crash_in_next_commit: false,
+            collected_up_to: None,
             tick_us: None,
+            happenings: 0,
+            running: None,
+            panics: Vec::new(),
             settings,
             random,
             common,
@@ -109,6 +126,31 @@ impl World {
     }
 
     pub(super) fn run_to_the_end(mut self) -> Run {
+        self.live();
+        self.finish()
+    }
+
+    /// Lets everything happen, up to the end of the run or the first panic.
+    pub(super) fn live(&mut self) {
+        let watching = Watching::begin();
+        let ended = catch_unwind(AssertUnwindSafe(|| self.begin_all()));
+        let mut has_panicked = self.take_panics(&watching) || ended.is_err();
+        let end_us = self.settings.length_ms * 1_000;
+        while !has_panicked && let Some(Reverse(entry)) = self.queue.pop() {
+            if entry.at_us > end_us {
+                break;
+            }
+            self.common.set_now(entry.at_us);
+            self.happenings += 1;
+            self.digest.add(&[entry.at_us]);
+            entry.happening.tell(&mut self.digest);
+            // What a panic leaves behind is looked at once more, for the story, and then dropped.
+            let ended = catch_unwind(AssertUnwindSafe(|| self.happen(entry.happening)));
+            has_panicked = self.take_panics(&watching) || ended.is_err();
+        }
+    }
+
+    fn begin_all(&mut self) {
         self.start_coordinator();
         self.at(0, Happening::Look { who: Who::Coordinator });
         for worker in 0..self.workers.len() {
@@ -117,23 +159,25 @@ impl World {
         if !self.settings.faults.is_empty() {
             self.at(500_000, Happening::Fault);
         }
-        let end_us = self.settings.length_ms * 1_000;
-        while let Some(Reverse(entry)) = self.queue.pop() {
-            if entry.at_us > end_us {
-                break;
-            }
-            self.common.set_now(entry.at_us);
-            self.digest.add(&[entry.at_us, entry.happening.kind()]);
-            self.happen(entry.happening);
-        }
-        self.finish()
     }
 
-    fn finish(mut self) -> Run {
-        let (requests, expired) = {
-            let machine = self.machine();
-            (machine.requests.len(), machine.expired)
-        };
+    /// Whether something has panicked; it is in the trace then, with whose process it was.
+    fn take_panics(&mut self, watching: &Watching) -> bool {
+        let panics = watching.take();
+        for panic in &panics {
+            let whose = match self.running {
+                Some(Who::Worker(address)) => self.workers[address.worker].name.clone(),
+                Some(Who::Coordinator) => "the coordinator's process".to_owned(),
+                None => "the simulation itself".to_owned(),
+            };
+            let panic = format!("{whose} panics: {panic}");
+            self.common.note(&panic);
+            self.panics.push(panic);
+        }
+        !panics.is_empty()
+    }
+
+    pub(super) fn finish(mut self) -> Run {
         for worker in self.workers.drain(..) {
             worker.process.kill();
         }
@@ -141,22 +185,27 @@ impl World {
         record.tell_the_rest();
         let text: String =
             record.lines.iter().map(|line| serde_json::to_string(line).expect("a line") + "\n").collect();
+        self.digest.add_bytes(text.as_bytes());
+        record.trace.iter().for_each(|line| self.digest.add_bytes(line.as_bytes()));
         let history = history::read(text.as_bytes()).expect("a history of our own is well formed");
-        let mut report = history::check(&history);
-        let acquires = self.common.acquires.load(Relaxed);
-        if requests as u64 > acquires {
-            let what = format!("{acquires} acquires came under {requests} request ids");
-            report.violations.push(Violation { invariant: "R1", what, story: Vec::new() });
-        }
+        let report = history::check(&history);
+        let mut deeds = self.common.deeds().clone();
+        deeds.add(&self.network.deeds);
+        let machine = self.machine();
+        deeds.add(&machine.deeds);
+        let panic = |what: &String| Violation { invariant: "panic", what: what.clone(), story: Vec::new() };
+        let mut violations: Vec<Violation> = self.panics.iter().map(panic).collect();
+        violations.extend(asked_under_several(&machine.requests, &record.lines));
+        let calls = report.calls;
+        violations.extend(findings(report));
         Run {
-            trace: record.trace,
             digest: self.digest.get(),
-            calls: report.calls,
-            applied: self.resource.applied.len(),
-            stale: self.common.stale.load(Relaxed) as usize,
-            expired,
+            calls,
+            happenings: self.happenings,
+            deeds,
             lost_updates: self.resource.lost_updates(),
-            violations: report.violations,
+            violations,
+            trace: record.trace,
         }
     }
 
@@ -194,6 +243,7 @@ impl World {
     }
 
     fn happen(&mut self, happening: Happening) {
+        self.running = None;
         match happening {
             Happening::Look { who } => {
                 let every_us = match who {
@@ -217,12 +267,17 @@ impl World {
             Happening::ToResource { from, call, request, answer } => {
                 let (link, now_us) = (Link::Resource(from.worker), self.now_us());
                 let verdict = self.resource.handle(&request);
+                self.count_verdict(&request, &verdict);
                 let answered = (verdict, self.resource.value(&request.grant.domain));
                 self.common.record().settle(now_us, call, &request.wish, &answered);
                 let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
                 // A second answer to one request would be for nobody.
-                if let (Some(answer), Some(at_us)) = (answer, arrivals.first()) {
-                    self.at(*at_us, Happening::FromResource { to: from, answered, answer });
+                match (answer, arrivals.first()) {
+                    (Some(answer), Some(at_us)) => {
+                        self.at(*at_us, Happening::FromResource { to: from, answered, answer });
+                    }
+                    (Some(_), None) => self.common.count(Deed::AnswerLost),
+                    (None, _) => {}
                 }
             }
             Happening::FromResource { to, answered, answer } => {
@@ -235,6 +290,7 @@ impl World {
                 true => self.at(self.stalled_until_us, Happening::Synced { start }),
                 false => {
                     self.machine().synced();
+                    self.note_broken();
                     self.run(Who::Coordinator);
                 }
             },
@@ -244,7 +300,7 @@ impl World {
             }
             Happening::Crash { .. } => self.crash_coordinator(),
             Happening::Start => self.start_coordinator(),
-            Happening::Collect(snapshot) => self.collect(&snapshot),
+            Happening::Collect { snapshot, horizon } => self.collect(&snapshot, horizon),
             Happening::Fault => self.go_wrong(),
         }
     }
@@ -258,12 +314,31 @@ impl World {
         }
     }
 
+    fn count_verdict(&self, request: &ToResource, verdict: &Verdict<RecordedResult>) {
+        let deed = match (verdict, &request.wish) {
+            (Verdict::Applied(_), Wish::Write { .. }) => Deed::Applied,
+            (Verdict::Replayed(_), Wish::Write { operation, .. })
+                if operation.born.is_some_and(|born| born != request.grant.token) =>
+            {
+                Deed::ReplayedToAnother
+            }
+            (Verdict::Replayed(_), _) => Deed::Replayed,
+            (Verdict::Rejected(Rejection::Stale { .. }), _) => Deed::Stale,
+            (Verdict::Rejected(Rejection::OperationConflict), _) => Deed::Conflicting,
+            (Verdict::Rejected(Rejection::OperationTooOld), _) => Deed::TooOld,
+            (Verdict::Applied(_) | Verdict::Rejected(_), _) => return,
+        };
+        self.common.count(deed);
+    }
+
     fn run_worker(&mut self, number: usize) {
         let now_us = self.now_us();
+        let running = Some(Who::Worker(self.address(number)));
         let worker = &mut self.workers[number];
-        if worker.paused_until_us > now_us {
+        if worker.stands_still {
             return;
         }
+        self.running = running;
         worker.process.run(now_us);
         let (news, sent) = (worker.news(), worker.outbox.take());
         for (lease, until_us) in news {
@@ -271,6 +346,7 @@ impl World {
             let mut record = self.common.record();
             let (call, line) = record.call(now_us, name, Doing::Renew, lease.domain().as_str());
             line.lease = Some(lease.id().to_string());
+            self.common.count(Deed::Renewed);
             record.answer(now_us, call, Got::Renewed).until_us = Some(until_us);
         }
         self.send(number, sent);
@@ -287,7 +363,11 @@ impl World {
                     let (from, link, now_us) = (self.address(number), Link::Resource(number), self.now_us());
                     let arrivals = self.network.arrivals(now_us, link, &mut self.random, &self.settings);
                     let first = line.call.expect("a call has its number");
+                    if arrivals.len() > 1 {
+                        self.common.count(Deed::RepeatedAtResource);
+                    }
                     if arrivals.is_empty() {
+                        self.common.count(Deed::RequestLost);
                         self.common.record().lose(now_us, first);
                     }
                     let mut answer = Some(answer);
@@ -310,6 +390,7 @@ impl World {
         }
         loop {
             let Some(server) = self.server.as_mut() else { return };
+            self.running = Some(Who::Coordinator);
             server.process.run(now_us);
             for outgoing in server.outbox.take() {
                 match outgoing {
@@ -334,7 +415,7 @@ impl World {
         let start = self.machine().start;
         let sync_us = self.random.between(200, 15_000);
         self.after(sync_us, Happening::Synced { start });
-        if self.crash_in_next_commit && (self.machine().is_syncing_a_grant() || self.random.chance(5)) {
+        if self.crash_in_next_commit && (self.machine().is_changing_hands() || self.random.chance(5)) {
             self.crash_in_next_commit = false;
             let until_us = self.random.between(0, sync_us - 1);
             self.after(until_us, Happening::Crash { start });
@@ -363,4 +444,26 @@ impl World {
         self.server = Some(Server::new(calls));
         self.run(Who::Coordinator);
     }
+}
+
+/// What the checker has found. What it could not decide has not been checked, so it is a finding too.
+pub(super) fn findings(report: Report) -> Vec<Violation> {
+    let undecided = report.undecided.into_iter().map(|what| Violation {
+        invariant: "undecided",
+        what: format!("too many calls of {what} were under way at a time to be explained"),
+        story: Vec::new(),
+    });
+    report.violations.into_iter().chain(undecided).collect()
+}
+
+/// R1: an acquire is one request, however often it is repeated.
+pub(super) fn asked_under_several(
+    requests: &BTreeMap<String, BTreeSet<RequestId>>,
+    lines: &[Line],
+) -> Option<Violation> {
+    let (call, ids) = requests.iter().find(|(call, ids)| call.is_empty() || ids.len() > 1)?;
+    let is_it = |line: &&Line| line.call.is_some_and(|number| number.to_string() == *call);
+    let told = lines.iter().find(is_it).map(|line| serde_json::to_string(line).expect("a line"));
+    let what = format!("one acquire came under {} request ids", ids.len());
+    Some(Violation { invariant: "R1", what, story: told.into_iter().collect() })
 }
