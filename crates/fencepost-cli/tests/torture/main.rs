@@ -104,7 +104,8 @@ fn insist_on_the_scenes(verdict: &Verdict) {
         .for_each(|what| skip(&format!("torture: {what}"), "it did not come off, on a machine with fewer rights"));
 }
 
-/// Mutants: the defects below, each of which this run would notice.
+/// Mutants: the defects below, each of which this run would notice; workers that never ask for something else under an
+/// operation id that is in use, without whom the run proves nothing.
 #[test]
 fn no_stale_write_lands_and_no_update_is_lost_whatever_the_nemesis_does() {
     let verdict = torture(&everything(20_261_129));
@@ -191,6 +192,11 @@ mod defects {
     #[test]
     fn a_receiver_that_looks_at_staleness_before_its_records_is_noticed() {
         is_found("replay_after_staleness", Orders { chaos_blocks: 4, ..nothing() }, "stale");
+    }
+
+    #[test]
+    fn a_receiver_that_takes_another_request_under_an_id_for_a_retry_is_noticed() {
+        is_found("fingerprint_ignored", Orders { chaos_blocks: 4, ..nothing() }, "I7");
     }
 
     #[test]

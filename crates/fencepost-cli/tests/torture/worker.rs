@@ -15,10 +15,10 @@ use std::{
 };
 
 use fencepost::{Advance as _, FencedLease};
-use fencepost_client::{HttpCoordinator, HttpOptions, Lease, LeaseState, Session};
+use fencepost_client::{HttpCoordinator, HttpOptions, Lease, Session};
 use fencepost_core::{
     Grant, Holder, OperationId, Ttl, Wait,
-    fence::{Operation, RejectedBy, Rejection, Verdict},
+    fence::{Operation, Verdict},
 };
 use fencepost_testkit::{
     history::{Answer, Doing},
@@ -28,11 +28,17 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
+use writing::{Came, Effect};
+
 use crate::{
     gates::Gates,
     noted::{Noted, Shared, say_why, with},
     subject::{Kind, SUBJECTS, Set, Store, Subject},
 };
+
+mod writing;
+
+pub(crate) use writing::OLDER_REFUSED;
 
 /// Names the variable with the orders of a worker process.
 pub(crate) const ORDERS: &str = "TORTURE_WORKER";
@@ -85,29 +91,6 @@ impl Held {
             Self::Fenced(lease) => lease.leave_to_expire(),
         }
     }
-}
-
-/// What a worker notes of a write under a token from before the resource was copied back.
-pub(crate) const OLDER_REFUSED: &str = "an older token was refused after the copying back";
-
-/// A write, as it can be repeated.
-#[derive(Clone)]
-struct Effect {
-    subject: Subject,
-    generation: u32,
-    grant: Grant,
-    operation: Operation,
-    element: String,
-    set: Set,
-}
-
-#[derive(PartialEq, Eq)]
-enum Came {
-    /// Applied, now or before.
-    Through,
-    Rejected,
-    /// Nobody knows.
-    Nowhere,
 }
 
 struct Worker {
@@ -224,6 +207,11 @@ impl Worker {
         if subject.is_fenced() { self.history.clone() } else { self.unfenced.clone() }
     }
 
+    fn fresh_element(&mut self) -> String {
+        self.elements += 1;
+        format!("{}-{}", self.orders.name(), self.elements)
+    }
+
     /// One hold of a domain, from acquire to its end.
     fn cycle(&mut self, subject: Subject) -> Result<(), String> {
         let generation = self.generation();
@@ -238,8 +226,7 @@ impl Worker {
                 break;
             }
             self.think(subject);
-            self.elements += 1;
-            let element = format!("{}-{}", self.orders.name(), self.elements);
+            let element = self.fresh_element();
             let id = OperationId::new(&element).unwrap();
             let set = base.with(&element);
             let operation = Operation::new(id, set.as_str().as_bytes()).born(grant.token);
@@ -385,106 +372,6 @@ impl Worker {
             self.gates.put(&thinking);
             self.pause(0, 80);
             self.gates.take_away(&thinking);
-        }
-    }
-
-    /// Writes until there is an answer, and hears one of ten answers not.
-    fn write(&mut self, effect: &Effect, held: Option<&Held>) -> Came {
-        let recorder = self.recorder_of(effect.subject);
-        for _ in 0..8 {
-            let call = with(&recorder, |recorder| {
-                recorder.call(Doing::Write, effect.grant.domain.as_str(), |line| {
-                    line.resource = Some(effect.subject.resource(effect.generation));
-                    line.token = Some(effect.grant.token.to_string());
-                    line.value = Some(effect.element.clone());
-                    line.operation = Some(effect.operation.id.to_string());
-                })
-            });
-            let answer = |got: Answer| with(&recorder, |recorder| recorder.answer(call, got, |_| {}));
-            if !effect.subject.is_fenced() {
-                let written = self.store.write_unfenced(effect.subject, &effect.set);
-                answer(if written.is_ok() { Answer::Applied } else { Answer::Unknown });
-                return if written.is_ok() { Came::Through } else { Came::Nowhere };
-            }
-            match self.store.write(effect.subject, &effect.grant, &effect.operation, &effect.set) {
-                Ok(Verdict::Applied(()) | Verdict::Replayed(())) if self.random.chance(10) => answer(Answer::Unknown),
-                Ok(Verdict::Applied(())) => {
-                    answer(Answer::Applied);
-                    return Came::Through;
-                }
-                Ok(Verdict::Replayed(())) => {
-                    answer(Answer::Replayed);
-                    return Came::Through;
-                }
-                Ok(Verdict::Rejected(rejection)) => {
-                    with(&recorder, |recorder| {
-                        recorder.answer(call, Answer::Rejected, |line| say_why(line, &rejection))
-                    });
-                    self.complain_of(&rejection, held);
-                    return Came::Rejected;
-                }
-                Err(error) => {
-                    answer(if error.may_have_happened() { Answer::Unknown } else { Answer::Refused });
-                    self.note(&format!("a write failed: {error}"));
-                    if !error.retryable() {
-                        return Came::Nowhere;
-                    }
-                    self.pause(5, 40);
-                }
-            }
-        }
-        Came::Nowhere
-    }
-
-    /// A holder that still believes in its lease was refused, and nothing but a recovery may have done that.
-    fn complain_of(&mut self, rejection: &Rejection, held: Option<&Held>) {
-        let is_recovery = match rejection {
-            Rejection::Closed(_) | Rejection::UnknownEpoch { .. } | Rejection::OperationTooOld => true,
-            Rejection::Stale { by, .. } => match by {
-                RejectedBy::Fence => false,
-                RejectedBy::Floor | RejectedBy::UnfencedFloor => true,
-            },
-            _ => false,
-        };
-        let believes = held.is_some_and(|held| match held.lease().state() {
-            LeaseState::Held | LeaseState::InDoubt { .. } => true,
-            LeaseState::Lost(_) => false,
-        });
-        if believes && !is_recovery {
-            self.note(&format!("BROKEN a rightful holder was refused: {rejection}"));
-        }
-    }
-
-    /// A retry that comes late, under the token of then or under that of now: its effect is there, whoever owns the
-    /// domain by now.
-    fn retry_an_earlier_one(&mut self, current: &Grant) {
-        if self.effects.is_empty() || !self.random.chance(40) {
-            return;
-        }
-        let at = usize::try_from(self.random.next() % self.effects.len() as u64).unwrap();
-        let mut effect = self.effects.swap_remove(at);
-        let generation = self.generation();
-        if effect.generation != generation {
-            self.try_what_is_older(Effect { generation, ..effect });
-            return;
-        }
-        if effect.grant.domain == current.domain && self.random.chance(50) {
-            effect.grant = current.clone();
-        }
-        self.write(&effect, None);
-    }
-
-    /// Another write under a token from before the resource was copied back. All leases of then had ended by then.
-    fn try_what_is_older(&mut self, effect: Effect) {
-        self.elements += 1;
-        let element = format!("{}-{}", self.orders.name(), self.elements);
-        let set = effect.set.with(&element);
-        let id = OperationId::new(&element).unwrap();
-        let operation = Operation::new(id, set.as_str().as_bytes()).born(effect.grant.token);
-        match self.write(&Effect { operation, element, set, ..effect }, None) {
-            Came::Through => self.note("BROKEN I11: a token from before the copying back was accepted after it"),
-            Came::Rejected => self.note(OLDER_REFUSED),
-            Came::Nowhere => {}
         }
     }
 

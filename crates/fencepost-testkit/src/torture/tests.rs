@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Block, Deed, Discipline, Kind, Plan, Recorder, Scene, Tally, Target, Verdict, Wishes, lost};
+use super::{Block, Deed, Discipline, Kind, Lost, Plan, Recorder, Scene, Tally, Target, Verdict, Wishes, lost};
 use crate::history::{Answer, Doing, check, read};
 
 #[test]
@@ -87,4 +87,24 @@ fn a_recorded_history_can_be_checked_and_a_missing_element_is_found() {
     verdict.lose(Discipline::FencedOnAcquire, &lost[0]);
     assert_eq!(verdict.broken.len(), 1, "{verdict}");
     assert!(verdict.proves_nothing().is_some());
+}
+
+/// Mutant: a line of what has to have happened is taken out.
+#[test]
+fn a_run_in_which_something_never_came_proves_nothing() {
+    let all = ["write applied", "write replayed", "write rejected: stale", "write rejected: operation_conflict"];
+    let with = |left_out: Option<&str>| {
+        let mut verdict = Verdict::default();
+        let lost = Lost { resource: "r".to_owned(), domain: "d".to_owned(), element: "e".to_owned() };
+        verdict.lose(Discipline::Unfenced, &lost);
+        verdict.lose(Discipline::FencedOnFirstWrite, &lost);
+        for what in all.into_iter().filter(|what| Some(*what) != left_out) {
+            (0..20).for_each(|_| verdict.answers.count(what));
+        }
+        verdict.proves_nothing()
+    };
+    assert_eq!(with(None), None);
+    for what in all {
+        assert!(with(Some(what)).is_some_and(|why| why.contains(what)), "{what}");
+    }
 }

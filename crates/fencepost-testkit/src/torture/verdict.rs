@@ -110,7 +110,7 @@ impl Verdict {
     }
 
     /// What is missing for the run to prove anything: that without the fence on acquire updates were lost, that stale
-    /// writes have come, and that work was done.
+    /// writes and conflicting requests have come, and that work was done.
     #[must_use]
     pub fn proves_nothing(&self) -> Option<String> {
         for discipline in [Discipline::FencedOnFirstWrite, Discipline::Unfenced] {
@@ -118,12 +118,16 @@ impl Verdict {
                 return Some(format!("no element was lost under {discipline:?}: the attack did not bite"));
             }
         }
-        [("write applied", 20), ("write replayed", 1), ("write rejected: stale", 1)].into_iter().find_map(
-            |(what, least)| {
-                let found = self.answers.of(what);
-                (found < least).then(|| format!("{what}: {found}, which is less than {least}"))
-            },
-        )
+        let wanted = [
+            ("write applied", 20),
+            ("write replayed", 1),
+            ("write rejected: stale", 1),
+            ("write rejected: operation_conflict", 1),
+        ];
+        wanted.into_iter().find_map(|(what, least)| {
+            let found = self.answers.of(what);
+            (found < least).then(|| format!("{what}: {found}, which is less than {least}"))
+        })
     }
 }
 
