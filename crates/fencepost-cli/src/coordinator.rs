@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep};
 use crate::{
     duration::{readable, readable_left},
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure, REPORT},
+    progress::{self, Doing},
     shell,
 };
 
@@ -55,8 +56,13 @@ pub(crate) fn connect(url: &str) -> Result<HttpCoordinator, Failure> {
     HttpCoordinator::new(url).map_err(|error| match error {
         HttpError::Url(error) => Failure::new(Exit::Usage, format!("url: {error}"))
             .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")),
-        HttpError::Thread(_) => Failure::new(Exit::Bug, error.to_string()),
+        HttpError::Thread(_) => no_threads(&error),
     })
+}
+
+/// The system is at its limits; nothing was sent.
+pub(crate) fn no_threads(error: &dyn std::error::Error) -> Failure {
+    Failure::new(Exit::Unreachable, error.to_string()).then(AGAIN)
 }
 
 /// What stands where the port belongs, where no port can be that. Nobody listens there, and saying only that would send
@@ -76,6 +82,11 @@ pub(crate) fn break_line(domain: &Domain, lease: LeaseId, url_option: &str) -> S
     format!("fencepost break {} --lease {lease} --reason TEXT{url_option}", shell::word(domain.as_str()))
 }
 
+/// Says who is asked, for as long as that takes.
+pub(crate) fn asking(url: &str) -> Doing {
+    progress::doing(format!("asking the coordinator at {url}"))
+}
+
 /// What a call was, which decides what its failure leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
@@ -88,24 +99,24 @@ pub(crate) enum Call {
 /// A refusal that knows what it means for the command.
 pub(crate) trait Meaning: Refusal + std::fmt::Display {
     /// What to exit with, and what to type next.
-    fn meaning(&self) -> (Exit, Vec<String>);
+    fn meaning(&self) -> (Exit, String);
 }
 
 impl Meaning for fencepost_coordinator::Refused {
-    fn meaning(&self) -> (Exit, Vec<String>) {
+    fn meaning(&self) -> (Exit, String) {
         match *self {}
     }
 }
 
 impl Meaning for LimitReached {
-    fn meaning(&self) -> (Exit, Vec<String>) {
-        (Exit::Unreachable, vec!["fencepost ls".to_owned()])
+    fn meaning(&self) -> (Exit, String) {
+        (Exit::Unreachable, "fencepost ls".to_owned())
     }
 }
 
 impl Meaning for SessionRefusal {
-    fn meaning(&self) -> (Exit, Vec<String>) {
-        let anew = || vec!["acquire anew: fencepost acquire DOMAIN".to_owned()];
+    fn meaning(&self) -> (Exit, String) {
+        let anew = || "acquire anew: fencepost acquire DOMAIN".to_owned();
         match self {
             Self::Unauthenticated | Self::NotYours => (Exit::Denied, anew()),
             Self::UnknownSession | Self::SessionEnded(_) => (Exit::Lost, anew()),
@@ -114,55 +125,55 @@ impl Meaning for SessionRefusal {
 }
 
 impl Meaning for HeartbeatRefusal {
-    fn meaning(&self) -> (Exit, Vec<String>) {
+    fn meaning(&self) -> (Exit, String) {
         match self {
             Self::Session(refusal) => refusal.meaning(),
-            Self::VersionUnknown => (Exit::Bug, Vec::new()),
+            Self::VersionUnknown => (Exit::Bug, REPORT.to_owned()),
         }
     }
 }
 
 impl Meaning for AcquireRefusal {
-    fn meaning(&self) -> (Exit, Vec<String>) {
-        let again = || vec!["run the same command again".to_owned()];
+    fn meaning(&self) -> (Exit, String) {
+        let again = || AGAIN.to_owned();
         match self {
             Self::Session(SessionRefusal::UnknownSession | SessionRefusal::SessionEnded(_)) => {
                 (Exit::Unreachable, again())
             }
             Self::Session(refusal) => refusal.meaning(),
-            Self::Held(_) | Self::Reserved(_) => (Exit::Held, Vec::new()),
+            Self::Held(_) | Self::Reserved(_) => (Exit::Held, "fencepost ls".to_owned()),
             Self::HoldEnded | Self::RequestConflict | Self::LeaseMismatch | Self::ReentrancyLimit { .. } => {
-                (Exit::Bug, vec!["fencepost release".to_owned()])
+                (Exit::Bug, "fencepost release".to_owned())
             }
             Self::Superseded => (Exit::Unknown, again()),
             Self::LimitReached(reached) => reached.meaning(),
-            Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
+            Self::TokenSpaceExhausted => (Exit::Unreachable, ErrorCode::TokenSpaceExhausted.fix().to_owned()),
         }
     }
 }
 
 impl<R: Meaning> Meaning for Box<R> {
-    fn meaning(&self) -> (Exit, Vec<String>) {
+    fn meaning(&self) -> (Exit, String) {
         (**self).meaning()
     }
 }
 
 impl Meaning for ReleaseRefusal {
-    fn meaning(&self) -> (Exit, Vec<String>) {
+    fn meaning(&self) -> (Exit, String) {
         match self {
             Self::Session(refusal) => refusal.meaning(),
-            Self::NotYours => (Exit::Denied, vec!["fencepost ls".to_owned()]),
-            Self::UnknownLease | Self::NeverHeld => (Exit::Lost, vec!["fencepost ls".to_owned()]),
+            Self::NotYours => (Exit::Denied, "fencepost ls".to_owned()),
+            Self::UnknownLease | Self::NeverHeld => (Exit::Lost, "fencepost ls".to_owned()),
         }
     }
 }
 
 impl Meaning for BreakRefusal {
-    fn meaning(&self) -> (Exit, Vec<String>) {
+    fn meaning(&self) -> (Exit, String) {
         match self {
-            Self::UnknownLease => (Exit::Usage, Vec::new()),
-            Self::LeaseEnded(_) => (Exit::Lost, Vec::new()),
-            Self::TokenSpaceExhausted => (Exit::Unreachable, vec![ErrorCode::TokenSpaceExhausted.fix().to_owned()]),
+            Self::UnknownLease => (Exit::Usage, "fencepost ls".to_owned()),
+            Self::LeaseEnded(_) => (Exit::Lost, "fencepost ls".to_owned()),
+            Self::TokenSpaceExhausted => (Exit::Unreachable, ErrorCode::TokenSpaceExhausted.fix().to_owned()),
         }
     }
 }
@@ -176,13 +187,12 @@ pub(crate) fn failed<R: Meaning>(call: Call, url: &str, error: CallError<R>) -> 
     let failure = match &error {
         CallError::Refused(refusal) => {
             let (exit, next) = refusal.meaning();
-            next.into_iter().fold(Failure::new(exit, what), Failure::then)
+            Failure::new(exit, what).then(next)
         }
         CallError::Invalid(invalid) => return invalid.clone().into(),
-        CallError::Unavailable { .. } => Failure::new(absent, what)
-            .detail(at)
-            .then("run the same command again")
-            .then(format!("curl {}/readyz", shell::word(url))),
+        CallError::Unavailable { .. } => {
+            Failure::new(absent, what).detail(at).then(AGAIN).then(format!("curl {}/readyz", shell::word(url)))
+        }
         CallError::Unreachable { .. } => Failure::new(absent, what)
             .detail(at)
             .then("see that it runs: fencepost serve --data DIR")

@@ -72,7 +72,7 @@ impl Exit {
             Self::Held => "another has the lease (change the number with --held-exit-code)",
             Self::Denied => "not allowed: a wrong secret, or missing rights on a file or port",
             Self::Configuration => "something has to be set up first; the message says what",
-            Self::Lost => "the lease is lost, or had ended before; `run` has stopped its command then",
+            Self::Lost => "the lease is lost, or had ended before; nothing that `run` had started runs any more",
             Self::Rejected => "a receiver rejected the token; nothing was changed",
             Self::Unknown => "the answer was lost: it may have happened. Run the same command again",
             Self::Signal(_) => "stopped by signal n",

@@ -1,4 +1,7 @@
 //! Why a command did not do what was asked: what happened, whether it can have happened all the same, what to type.
+//!
+//! A [`Failure`] cannot be made without what comes next: [`Failure::new`] gives an [`Unadvised`], which can be neither
+//! returned nor told. Before it is told, [`Failure::in_command`] sees to it that a command to type is among that.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,10 +13,40 @@ use crate::{
     exit::Exit,
     lines::{self, wrapped},
     output::{colours_wanted, terminal_width},
+    progress,
 };
 
 /// What to do about a value that breaks a rule; [`Failure::in_command`] says which command.
 pub(crate) const FORMS: &str = "correct that value; `fencepost help COMMAND` shows the forms";
+
+/// What to do where nothing but another try is left; [`Failure::in_command`] says which command.
+pub(crate) const AGAIN: &str = "run the same command again";
+
+/// What to do about a bug.
+pub(crate) const REPORT: &str = "report it with all that was said, and with what this prints: fencepost --version";
+
+/// What happened, and not yet what to do about it.
+#[derive(Clone, Debug)]
+#[must_use = "it is no failure before `then`"]
+pub(crate) struct Unadvised {
+    exit: Exit,
+    what: String,
+    details: Vec<String>,
+}
+
+impl Unadvised {
+    /// The same with one more line of what is known.
+    pub(crate) fn detail(mut self, line: impl Into<String>) -> Self {
+        self.details.push(line.into());
+        self
+    }
+
+    /// A failure, with a command, or an advice, that comes next.
+    pub(crate) fn then(self, next: impl Into<String>) -> Failure {
+        let Self { exit, what, details } = self;
+        Failure { exit, code: None, what, details, next: vec![next.into()], problem: None, reader_gone: false }
+    }
+}
 
 /// A failure, ready to be told.
 #[derive(Clone, Debug)]
@@ -29,14 +62,19 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
-        let (details, next) = (Vec::new(), Vec::new());
-        Self { exit, code: None, what: what.into(), details, next, problem: None, reader_gone: false }
+    /// What happened. [`Unadvised::then`] makes a failure of it.
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "a failure begins with what happened and is none without what comes next"
+    )]
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Unadvised {
+        Unadvised { exit, what: what.into(), details: Vec::new() }
     }
 
     /// Whoever read the output has had enough. That is nothing to talk about: [`end_with`](Self::end_with) dies of it.
     pub(crate) fn reader_gone() -> Self {
-        Self { reader_gone: true, ..Self::new(Exit::Signal(13), "nobody reads the output any more") }
+        let silent = Self::new(Exit::Signal(13), "nobody reads the output any more").then("read all of it");
+        Self { reader_gone: true, ..silent }
     }
 
     /// The same with one more line of what is known.
@@ -69,10 +107,17 @@ impl Failure {
         self
     }
 
-    /// The same, naming the command that was typed.
+    /// The same, naming the command that was typed. What was typed with it is not repeated: it may have secrets in it.
     pub(crate) fn in_command(mut self, name: &str) -> Self {
-        for next in self.next.iter_mut().filter(|next| next.as_str() == FORMS) {
-            *next = FORMS.replace("COMMAND", name);
+        for next in &mut self.next {
+            if next == FORMS {
+                *next = FORMS.replace("COMMAND", name);
+            } else if !names_a_command(next) {
+                *next = next.replace(AGAIN, &format!("{AGAIN} (fencepost {name} …)"));
+            }
+        }
+        if !self.next.iter().any(|next| names_a_command(next)) {
+            self.next.push(format!("fencepost help {name}").trim_end().to_owned());
         }
         self
     }
@@ -102,6 +147,7 @@ impl Failure {
     /// Tells it on standard error. Never on standard output: a script that reads a token from there must not find
     /// somebody else's.
     pub(crate) fn tell(&self, json: bool) {
+        progress::clear();
         let mut stderr = io::stderr().lock();
         // Where standard error is closed, the exit code still tells.
         let _ = if json { writeln!(stderr, "{}", self.json()) } else { self.tell_people(&mut stderr) };
@@ -143,11 +189,14 @@ impl Failure {
             }),
         };
         value["exit_code"] = self.code().into();
-        if !self.next.is_empty() {
-            value["fix"] = self.next.join("; ").into();
-        }
+        value["fix"] = self.next.join("; ").into();
         value
     }
+}
+
+/// Whether somebody who reads it has a command of this program to type.
+fn names_a_command(next: &str) -> bool {
+    next.contains("fencepost ")
 }
 
 impl From<Invalid> for Failure {
@@ -155,5 +204,36 @@ impl From<Invalid> for Failure {
         let what = invalid.to_string();
         let failure = Self::new(Exit::Usage, what).then(FORMS);
         failure.with_problem(Problem::from(invalid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fix(next: &str, command: &str) -> String {
+        Failure::new(Exit::Usage, "x").then(next).in_command(command).json()["fix"].as_str().unwrap().to_owned()
+    }
+
+    /// Mutant: nothing is added where no advice names a command.
+    #[test]
+    fn every_failure_names_a_command_to_type() {
+        assert_eq!(fix(AGAIN, "ls"), "run the same command again (fencepost ls …)");
+        assert_eq!(
+            fix("df /x; then run the same command again", "write"),
+            "df /x; then run the same command again (fencepost write …)"
+        );
+        assert_eq!(fix("ask again: fencepost release", "release"), "ask again: fencepost release");
+        assert_eq!(fix(FORMS, "run"), "correct that value; `fencepost help run` shows the forms");
+        assert_eq!(fix("mkdir -p x", "write"), "mkdir -p x; fencepost help write");
+        assert_eq!(fix("leave that out", ""), "leave that out; fencepost help");
+    }
+
+    #[test]
+    fn naming_the_command_twice_changes_nothing_more() {
+        for next in [AGAIN, FORMS, "mkdir -p x"] {
+            let once = Failure::new(Exit::Usage, "x").then(next).in_command("ls");
+            assert_eq!(once.clone().in_command("ls").json(), once.json());
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use clap::FromArgMatches as _;
 use fencepost_client::CoordinatorEvent;
-use fencepost_core::{Grant, LockDelay, MaxHold, Metadata, MinHold, Ttl, Wait};
+use fencepost_core::{Grant, LockDelay, MaxHold, Metadata, MinHold, Ttl, Wait, limits};
 use serde_json::Value;
 
 use crate::{
@@ -39,9 +39,17 @@ pub fn command_line(arguments: &[OsString]) -> Result<(), Value> {
         Command::Acquire(args) => commands::acquire::understand(&args),
         Command::Prove(args) => commands::prove::fuzzing::understand(&args),
         Command::Help { words } => help::topic(&words).map(drop),
-        // What the others take is theirs only as a whole; its parts have doors of their own.
+        Command::Ls(args) => commands::ls::understand(&args).map(|(_, limit, _)| within_a_page(limit)),
+        Command::History(args) => commands::history::understand(&args).map(|query| within_a_page(query.limit)),
+        Command::Explain(args) => commands::explain::understand(&args).map(drop),
+        Command::Guard(args) => commands::guard::by_hand(&args).map(drop),
+        // The others take words and no more: names, tokens, grants and resources, each with a door of its own.
         _ => Ok(()),
     })
+}
+
+fn within_a_page(rows: usize) {
+    assert!((1..=limits::PAGE_MOST).contains(&rows), "a page of {rows} rows");
 }
 
 /// A duration after each option that takes one: how it would be typed again.
@@ -146,6 +154,18 @@ pub fn own_line(line: &str) -> bool {
 #[must_use]
 pub fn process(stat: &str) -> Option<(i32, u64)> {
     run::fuzzing::process(stat)
+}
+
+/// Of `/proc/self/status`: the set of ignored signals.
+#[must_use]
+pub fn ignored_signals(status: &str) -> u64 {
+    run::fuzzing::ignored(status)
+}
+
+/// Whether a line opens the gate behind which a command waits.
+#[must_use]
+pub fn opens_the_gate(line: &str) -> bool {
+    run::fuzzing::opens(line)
 }
 
 /// The folder of this process's control group.

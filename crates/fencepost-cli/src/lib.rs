@@ -17,6 +17,7 @@ mod help;
 mod lines;
 mod names;
 mod output;
+mod progress;
 mod report;
 mod resource;
 mod run;
@@ -37,7 +38,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, error
 use crate::{
     command as commands,
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure, REPORT},
     output::{Output, aside},
 };
 
@@ -100,6 +101,13 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether what takes long is told in the usual way. `run` shares its terminal with the command, and `demo` draws.
+    fn shows_progress(&self) -> bool {
+        !matches!(self, Self::Demo(_) | Self::DemoWorker(_) | Self::Run(_) | Self::ProveSender(_))
+    }
+}
+
 /// The program: what was typed, and the environment, decide what it does; it exits with what this returns.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -108,7 +116,7 @@ pub fn main() -> ExitCode {
     let typed = |option: &str| arguments.iter().take_while(|argument| *argument != "--").any(|typed| typed == option);
     let (json, export) = (typed("--json"), typed("--export"));
     let code = panic::catch_unwind(AssertUnwindSafe(|| run_command_line(&arguments, json))).unwrap_or_else(|_| {
-        let failure = Failure::new(Exit::Bug, "this is a bug of fencepost, please report it with the lines above");
+        let failure = Failure::new(Exit::Bug, "this is a bug of fencepost").then(REPORT);
         failure.end_with(json)
     });
     if export && code != Exit::Done.code() && !asks_for_help(&arguments) {
@@ -136,6 +144,9 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&error, arguments, json),
     };
+    if cli.command.shows_progress() {
+        progress::show_on_terminal(cli.json);
+    }
     match execute(cli.command, &matches, Output::new(cli.json)) {
         Ok(exit) => exit.code(),
         Err(failure) => failure.in_command(matches.subcommand_name().unwrap_or_default()).end_with(cli.json),
@@ -159,23 +170,35 @@ fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.code(),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::reader_gone().end_with(json),
-            Err(_) => Exit::CannotWrite.code(),
+            Err(error) => Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}"))
+                .then(AGAIN)
+                .then(after_a_mistake(arguments))
+                .end_with(json),
         },
         ErrorKind::InvalidUtf8 => not_text(arguments).end_with(json),
         _ if json => {
             let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end());
-            let failure = run::without_dashes(arguments).into_iter().fold(failure, Failure::then);
-            failure.then("fencepost help").end_with(true)
+            failure.then(after_a_mistake(arguments)).end_with(true)
         }
         _ => {
             // Where standard error is closed, the exit code still tells.
             let _ = error.print();
-            if let Some(line) = run::without_dashes(arguments) {
-                aside(&format!("next: {line}"));
-            }
+            aside(&format!("  next: {}", after_a_mistake(arguments)));
             Exit::Usage.code()
         }
     }
+}
+
+/// What to type after a line that was not understood.
+fn after_a_mistake(arguments: &[OsString]) -> String {
+    run::without_dashes(arguments).unwrap_or_else(|| {
+        let known = Cli::command();
+        let typed = arguments.iter().skip(1).take_while(|argument| *argument != "--");
+        let mut shown = typed.filter_map(|word| known.find_subcommand(word).filter(|command| !command.is_hide_set()));
+        shown
+            .next()
+            .map_or_else(|| "fencepost help".to_owned(), |command| format!("fencepost help {}", command.get_name()))
+    })
 }
 
 /// Which words are no text, where only text will do: the parser says no more than that there is one.
@@ -189,6 +212,7 @@ fn not_text(arguments: &[OsString]) -> Failure {
         preceded.filter(|(_, word)| word.to_str().is_none()).map(|(before, _)| field(before)).collect();
     Failure::new(Exit::Usage, format!("{}: must be UTF-8", fields.join(" or ")))
         .then("type it in UTF-8; only paths may be of other bytes")
+        .then(after_a_mistake(arguments))
 }
 
 fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exit, Failure> {
@@ -258,8 +282,7 @@ fn in_runtime(
     work: impl Future<Output = Result<Exit, Failure>>,
 ) -> Result<Exit, Failure> {
     let runtime = builder.enable_all().build().map_err(|error| {
-        Failure::new(Exit::Unreachable, format!("the system gives no threads: {error}"))
-            .then("run the same command again")
+        Failure::new(Exit::Unreachable, format!("the system gives no threads: {error}")).then(AGAIN)
     })?;
     runtime.block_on(work)
 }

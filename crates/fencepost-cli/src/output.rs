@@ -13,8 +13,9 @@ use serde_json::json;
 
 use crate::{
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
     lines::{self, columns, wrapped},
+    progress,
 };
 
 /// What it means that nobody takes the output any more.
@@ -69,6 +70,7 @@ impl Output {
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn write(&self, write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
+        progress::clear();
         let mut stdout = io::stdout().lock();
         let Err(error) = write(&mut stdout).and_then(|()| stdout.flush()) else { return Ok(()) };
         match (self.unheard, error.kind()) {
@@ -81,7 +83,7 @@ impl Output {
                 Ok(())
             }
             (Unheard::Ends | Unheard::IsFailure, _) => {
-                Err(Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")))
+                Err(Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")).then(AGAIN))
             }
         }
     }
@@ -193,7 +195,12 @@ pub(crate) fn counted(number: u64, one: &str, more: &str) -> String {
 /// Whether colours are wanted on a terminal.
 pub(crate) fn colours_wanted() -> bool {
     let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !refused && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    !refused && terminal_knows_codes()
+}
+
+/// Whether a terminal does anything but show what it gets.
+pub(crate) fn terminal_knows_codes() -> bool {
+    env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// The columns of a terminal.
@@ -203,5 +210,6 @@ pub(crate) fn terminal_width(terminal: impl AsFd) -> Option<usize> {
 
 /// A line on standard error, beside the output. Where that is closed, the exit code still tells what counts.
 pub(crate) fn aside(line: &str) {
+    progress::clear();
     let _ = writeln!(io::stderr(), "{line}");
 }

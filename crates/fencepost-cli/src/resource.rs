@@ -13,7 +13,12 @@ use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
 pub(crate) use self::file::FileResource;
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    progress::{self, Doing},
+    shell,
+};
 
 /// What can be guarded, by what it is.
 #[derive(Clone, Debug)]
@@ -76,6 +81,11 @@ impl SqliteResource {
         Ok(Self { file: SqliteFile::new(path), typed: shell::word(&shown) })
     }
 
+    /// Says what goes on there, for as long as it does.
+    pub(crate) fn doing(&self, what: &str) -> Doing {
+        progress::doing(format!("{what} {}", self.typed))
+    }
+
     /// Opens it; it has to be there.
     ///
     /// # Errors
@@ -103,11 +113,9 @@ impl SqliteResource {
                     .then(format!("ls -l {}", shell::word(&path.to_string())))
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Failure::new(Exit::CannotWrite, format!("{path} is locked by another program: {error}"))
-                    .then("run the same command again")
+                Failure::new(Exit::CannotWrite, format!("{path} is locked by another program: {error}")).then(AGAIN)
             }
-            _ => Failure::new(Exit::CannotWrite, format!("{path} cannot be used now: {error}"))
-                .then("run the same command again"),
+            _ => Failure::new(Exit::CannotWrite, format!("{path} cannot be used now: {error}")).then(AGAIN),
         }
     }
 
@@ -130,13 +138,13 @@ impl SqliteResource {
                 .then(format!("fencepost status {}", self.typed)),
             MaintenanceError::Closed(why) => self.closed(why),
             MaintenanceError::Overtaken => {
-                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then("run the same command again")
+                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then(AGAIN)
             }
             MaintenanceError::SqliteTooOld(_) => {
                 Failure::new(Exit::Configuration, what).then("use a newer build of fencepost")
             }
             MaintenanceError::Unavailable(error) => self.unusable(&error),
-            MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then("run the same command again"),
+            MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then(AGAIN),
         }
     }
 

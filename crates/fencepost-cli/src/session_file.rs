@@ -19,7 +19,11 @@ use fencepost_wire::{AcquireBody, decode};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{
+    exit::Exit,
+    failure::{Failure, Unadvised},
+    progress, shell,
+};
 
 pub(crate) const VARIABLE: &str = "FENCEPOST_SESSION_FILE";
 const LAYOUT: u32 = 1;
@@ -176,6 +180,8 @@ impl SessionFile {
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(no_links);
         let lock = options.open(&path);
         let lock = lock.map_err(|error| self.io("cannot be locked", &error))?;
+        let what = format!("waiting for another fencepost command that uses the session file {}", self.path.display());
+        let _waiting = progress::doing(what);
         let started = Instant::now();
         loop {
             match lock.try_lock() {
@@ -205,7 +211,7 @@ impl SessionFile {
         shell::word(&self.path.to_string_lossy())
     }
 
-    fn refused(&self, why: &str) -> Failure {
+    fn refused(&self, why: &str) -> Unadvised {
         Failure::new(Exit::Configuration, format!("the session file {} {why}", self.path.display()))
     }
 

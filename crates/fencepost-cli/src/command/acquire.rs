@@ -1,9 +1,4 @@
-use std::{
-    cell::Cell,
-    ffi::OsString,
-    io::{self, IsTerminal},
-    time::Duration,
-};
+use std::{cell::Cell, ffi::OsString, time::Duration};
 
 use clap::Args;
 use fencepost_client::{BootClock, Clock, HttpCoordinator};
@@ -24,12 +19,13 @@ use crate::{
         handing::{Handed, hand_over},
         release::end_session,
     },
-    coordinator::{Call, UrlArgs, break_line, connect, failed, held, patiently},
-    duration::{Typed, readable, refuse_unusable},
+    coordinator::{Call, UrlArgs, asking, break_line, connect, failed, held, patiently},
+    duration::{Typed, refuse_unusable},
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
     names,
-    output::{Output, aside},
+    output::Output,
+    progress,
     session_file::{Kept, KeptGrant, Locked, SessionFile},
     shell,
 };
@@ -148,7 +144,7 @@ pub(crate) async fn run(args: AcquireArgs, output: Output) -> Result<Exit, Failu
         signal = interrupted() => {
             let _ = end_session(&coordinator, &kept, &key).await;
             locked.remove()?;
-            return Err(Failure::new(Exit::Signal(signal), format!("gave up waiting for {}", ask.domain)));
+            return Err(Failure::new(Exit::Signal(signal), format!("gave up waiting for {}", ask.domain)).then(AGAIN));
         }
         () = stay_in_the_queue(&coordinator, &key, &ask) => unreachable!("it waits for ever"),
     };
@@ -183,6 +179,7 @@ async fn prepare(
         }
         settle_earlier(&kept, ask, args, locked).await?;
     }
+    let _asking = asking(&args.url.url);
     let (wait, settle) = (ask.wait.get(), Duration::ZERO);
     let opened = patiently(wait, settle, |_| coordinator.open_session(ask.holder.clone(), ask.ttl)).await;
     // A session without a lease ends by itself, so a lost answer leaves nothing behind.
@@ -190,7 +187,7 @@ async fn prepare(
     let key = opened.answer.key();
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new(Exit::Bug, format!("the system gives no random bytes: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Bug, format!("the system gives no random bytes: {error}")).then(AGAIN))?;
     let asked = AcquireBody::from(&ask.request(&key, RequestId::from_bytes(bytes)));
     let kept = Kept::asking(&args.url.url, &key, ask.ttl, asked);
     locked.write(&kept)?;
@@ -237,7 +234,7 @@ async fn settle_earlier(kept: &Kept, ask: &Ask, args: &AcquireArgs, locked: &Loc
     // Nobody has been told of a grant in it, or its lease is over: ending it takes nothing from anybody.
     match coordinator.end_session(&key).await {
         Ok(()) | Err(CallError::Refused(_)) => Ok(()),
-        Err(error) => Err(failed(Call::Change, &kept.url, error).then("run the same command again")),
+        Err(error) => Err(failed(Call::Change, &kept.url, error).then(AGAIN)),
     }
 }
 
@@ -284,15 +281,16 @@ async fn stay_in_the_queue(coordinator: &HttpCoordinator, key: &SessionKey, ask:
             let _ = coordinator.heartbeat(key, Claim::Held(Vec::new())).await;
         }
     };
+    let waiting = progress::doing(format!("waiting for {}", ask.domain));
     let tell = async {
-        let mut waited_ms = 0;
+        let mut pause = Duration::from_secs(1);
         loop {
-            sleep(Duration::from_secs(10)).await;
-            waited_ms += 10_000;
-            if io::stderr().is_terminal() {
+            sleep(pause).await;
+            pause = Duration::from_secs(10);
+            if waiting.is_seen() {
                 let page = coordinator.list(Filter::Domain(ask.domain.clone()), None, 1).await;
                 let by = page.ok().and_then(|page| page.rows.first().map(|row| format!(", held by {}", row.holder)));
-                aside(&format!("waiting for {}{} ({})", ask.domain, by.unwrap_or_default(), readable(waited_ms)));
+                waiting.now(format!("waiting for {}{}", ask.domain, by.unwrap_or_default()));
             }
         }
     };

@@ -5,7 +5,13 @@ use fencepost_core::fence::Verdict;
 use fencepost_receiver::AdvanceError;
 use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource, verdict};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    output::Output,
+    resource::Resource,
+    verdict,
+};
 
 /// Raise a domain's fence to the token of a grant
 #[derive(Args, Debug)]
@@ -32,10 +38,14 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     };
     let advanced = match &resource {
         Resource::Sqlite(database) => {
+            let _advancing = database.doing("raising the fence in");
             database.connect()?;
             database.file.advance_blocking(&grant)
         }
-        Resource::File(file) => file.receiver.advance_blocking(&grant),
+        Resource::File(file) => {
+            let _advancing = file.doing("raising the fence of");
+            file.receiver.advance_blocking(&grant)
+        }
     };
     match advanced {
         Ok(Verdict::Applied(()) | Verdict::Replayed(())) => {
@@ -49,12 +59,11 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
         Ok(Verdict::Rejected(rejection)) => verdict::rejected(&resource, &grant, None, &rejection, output),
         Err(AdvanceError::Invalid(invalid)) => Err(invalid.into()),
         Err(AdvanceError::Unavailable(cause)) => Err(match &resource {
-            Resource::Sqlite(_) => Failure::new(Exit::CannotWrite, AdvanceError::Unavailable(cause).to_string())
-                .then("run the same command again"),
+            Resource::Sqlite(_) => {
+                Failure::new(Exit::CannotWrite, AdvanceError::Unavailable(cause).to_string()).then(AGAIN)
+            }
             Resource::File(file) => file.unavailable(&cause),
         }),
-        Err(error @ AdvanceError::Unknown(_)) => {
-            Err(Failure::new(Exit::Unknown, error.to_string()).then("run the same command again"))
-        }
+        Err(error @ AdvanceError::Unknown(_)) => Err(Failure::new(Exit::Unknown, error.to_string()).then(AGAIN)),
     }
 }

@@ -49,12 +49,14 @@ pub(crate) fn run(args: AuditArgs, output: Output) -> Result<Exit, Failure> {
 }
 
 fn in_database(database: &SqliteResource, unguarded_tables: bool) -> Result<Vec<Finding>, Failure> {
+    let _auditing = database.doing("auditing");
     let connection = database.connect()?;
     let audit = audit(&connection, AuditScope { unguarded_tables }).map_err(|error| database.failed(error))?;
     Ok(audit.findings)
 }
 
 fn at_file(file: &FileResource) -> Result<Vec<Finding>, Failure> {
+    let _auditing = file.doing("auditing");
     Ok(file.receiver.audit().map_err(|error| file.failed(error))?.findings)
 }
 

@@ -13,9 +13,9 @@ use fencepost_wire::BreakAnswer;
 use serde_json::json;
 
 use crate::{
-    coordinator::{Call, UrlArgs, break_line, failed, patiently},
+    coordinator::{Call, UrlArgs, asking, break_line, failed, patiently},
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
     names,
     output::Output,
     resource::SqliteResource,
@@ -63,6 +63,7 @@ pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure
     let reason = names::reason(&args.reason)?;
     let receivers: Vec<_> = args.advance.iter().map(|typed| SqliteResource::parse(typed)).collect::<Result<_, _>>()?;
     let coordinator = args.url.connect()?;
+    let asking = asking(&args.url.url);
     refuse_another_domain(&coordinator, &args, &domain, lease).await?;
     let settle = std::time::Duration::from_secs(5);
     let broken = patiently(std::time::Duration::ZERO, settle, |_| coordinator.break_lease(lease, reason.clone())).await;
@@ -70,6 +71,7 @@ pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure
     if broken.domain != domain {
         return Err(another_domain(&broken.domain, lease, &args.url.option()));
     }
+    asking.now(format!("raising the fences of {domain}"));
     let reached = advance(&coordinator, &args, &broken, lease, receivers).await?;
     tell(&args, &broken, lease, &reached, output)
 }
@@ -146,9 +148,7 @@ async fn advance(
     let (Some(token), false) = (broken.fence_to, receivers.is_empty()) else { return Ok(Vec::new()) };
     let snapshot = coordinator.snapshot(broken.domain.as_str().to_owned()).await;
     let issuer = snapshot.map_err(|error| {
-        failed(Call::Read, &args.url.url, error)
-            .detail("the lease is broken; no receiver was advanced")
-            .then("run the same command again")
+        failed(Call::Read, &args.url.url, error).detail("the lease is broken; no receiver was advanced").then(AGAIN)
     })?;
     // Nobody holds this token, so there is no session to name.
     let session = SessionId::from_bytes([0; 16]);
@@ -200,9 +200,7 @@ fn tell(
     let failure = missed
         .iter()
         .fold(Failure::new(*exit, what), |failure, (one, (_, why))| failure.detail(format!("{}: {why}", one.receiver)));
-    Err(failure
-        .detail("the old holder's writes are accepted there until a greater token comes")
-        .then("run the same command again"))
+    Err(failure.detail("the old holder's writes are accepted there until a greater token comes").then(AGAIN))
 }
 
 fn reminder(broken: &Broken, lease: LeaseId, token: Token, url_option: &str) -> String {

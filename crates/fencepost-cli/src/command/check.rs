@@ -1,6 +1,6 @@
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, ErrorKind},
+    io::{self, BufRead, BufReader, ErrorKind, Read},
     path::PathBuf,
 };
 
@@ -12,6 +12,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::{Output, counted},
+    progress::{self, Doing},
     shell,
 };
 
@@ -31,6 +32,26 @@ pub(crate) struct CheckArgs {
     history: PathBuf,
 }
 
+/// How much is read of a history at a time.
+const PIECE_BYTES: usize = 256 * 1_024;
+
+/// A file that says how much of it has been read.
+struct Watched<'a> {
+    file: File,
+    reading: &'a Doing,
+    done: u64,
+    of: u64,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(buffer)?;
+        self.done += length as u64;
+        self.reading.is_at(self.done, self.of);
+        Ok(length)
+    }
+}
+
 pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
     let name = args.history.display();
     let unreadable = |error: &io::Error| {
@@ -41,10 +62,13 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
         Failure::new(exit, format!("the history {name} cannot be read: {error}"))
             .then(format!("ls -l {}", shell::word(&name.to_string())))
     };
-    let input: Box<dyn BufRead> = if args.history.as_os_str() == "-" {
+    let reading = progress::doing(format!("reading {name}"));
+    let input: Box<dyn BufRead + '_> = if args.history.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(BufReader::new(File::open(&args.history).map_err(|error| unreadable(&error))?))
+        let file = File::open(&args.history).map_err(|error| unreadable(&error))?;
+        let of = file.metadata().map_or(0, |metadata| metadata.len());
+        Box::new(BufReader::with_capacity(PIECE_BYTES, Watched { file, reading: &reading, done: 0, of }))
     };
     let history = read(input).map_err(|malformed| match malformed {
         Malformed::Io(error) if error.kind() == ErrorKind::InvalidData => {
@@ -55,7 +79,10 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
         Malformed::Line { .. } => Failure::new(Exit::Usage, format!("{name}: {malformed}; nothing was checked"))
             .then("correct that line: docs/history-format.md; `fencepost help check` has an example"),
     })?;
+    drop(reading);
+    let checking = progress::doing(format!("checking {}", counted(history.calls.len() as u64, "call", "calls")));
     let report = check(&history);
+    drop(checking);
     if report.calls == 0 {
         return Err(Failure::new(Exit::Usage, format!("{name}: the history has no calls; nothing was checked"))
             .then("see that what writes it has run: docs/history-format.md"));

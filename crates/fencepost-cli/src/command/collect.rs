@@ -36,6 +36,7 @@ pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failu
     let horizon = horizon.map_err(|invalid| invalid.named("horizon"))?;
     let done = match &resource {
         Resource::Sqlite(database) => {
+            let _collecting = database.doing("collecting the fences of");
             let mut connection = database.connect()?;
             let snapshot = snapshot(&args.url).await?;
             let here = status(&connection).map_err(|error| database.failed(error))?;
@@ -48,6 +49,7 @@ pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failu
             Done { next, fences, operations, horizon, refused: collected.refused }
         }
         Resource::File(file) => {
+            let _collecting = file.doing("collecting the fence of");
             let here = file.receiver.status().map_err(|error| file.failed(error))?;
             let snapshot = snapshot(&args.url).await?;
             let next = same_issuer(&file.typed, &here.issuer, &snapshot, &args.url)?;

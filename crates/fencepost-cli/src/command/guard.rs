@@ -10,10 +10,11 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    coordinator::{Call, UrlArgs, failed},
+    coordinator::{Call, UrlArgs, asking, failed},
     exit::Exit,
     failure::Failure,
     output::Output,
+    progress,
     resource::{FileResource, Resource, SqliteResource},
     shell,
 };
@@ -80,6 +81,7 @@ async fn guard_table(
     let expression = DomainExpression::new(&args.domain)?;
     let mode = if args.observe { Mode::Observe } else { Mode::Enforce };
     let by_hand = by_hand(&args)?;
+    let _guarding = progress::doing(format!("guarding {table} in {}", resource.typed));
     let mut connection = resource.connect()?;
     let seed = match by_hand {
         Some(seed) => Some(seed),
@@ -114,6 +116,7 @@ async fn guard_file(
         None if !url_was_typed && !is_first_guard(resource)? => where_it_answers(&args).await?,
         None => Some(from_coordinator(&args).await?),
     };
+    let _guarding = resource.doing("guarding");
     let guarded = resource.receiver.guard(&domain, seed.as_ref()).map_err(|error| resource.failed(error))?;
     if output.json {
         output.json(&json!({
@@ -140,7 +143,7 @@ fn is_first_guard(resource: &FileResource) -> Result<bool, Failure> {
     }
 }
 
-fn by_hand(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
+pub(crate) fn by_hand(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
     let (Some(issuer), Some(epoch)) = (&args.issuer, args.epoch) else { return Ok(None) };
     let seed = ReceiverSeed::new(Issuer::new(issuer)?, Epoch::new(epoch)?);
     Ok(Some(match &args.floor {
@@ -174,7 +177,9 @@ pub(crate) fn seed_of(snapshot: LiveSnapshot) -> Result<ReceiverSeed, Failure> {
 
 /// Next token and live leases, in one consistent read.
 pub(crate) async fn snapshot(url: &UrlArgs) -> Result<LiveSnapshot, Failure> {
-    let snapshot = url.connect()?.snapshot(String::new()).await;
+    let coordinator = url.connect()?;
+    let _asking = asking(&url.url);
+    let snapshot = coordinator.snapshot(String::new()).await;
     snapshot.map_err(|error| failed(Call::Read, &url.url, error))
 }
 

@@ -4,7 +4,7 @@ use fencepost_core::{lease::Filter, limits};
 use fencepost_wire::{HistoryItem, parse_history_cursor};
 
 use crate::{
-    coordinator::{Call, UrlArgs, failed},
+    coordinator::{Call, UrlArgs, asking, failed},
     duration::readable,
     exit::Exit,
     failure::Failure,
@@ -48,8 +48,8 @@ pub(crate) struct HistoryArgs {
     url: UrlArgs,
 }
 
-pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failure> {
-    let query = HistoryQuery {
+pub(crate) fn understand(args: &HistoryArgs) -> Result<HistoryQuery, Failure> {
+    Ok(HistoryQuery {
         filter: match (&args.domain, &args.prefix) {
             (Some(domain), _) => Filter::Domain(names::domain(domain)?),
             (None, Some(prefix)) => Filter::Prefix(names::prefix(prefix)?),
@@ -58,8 +58,13 @@ pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failu
         token: args.token.as_deref().map(str::parse).transpose()?,
         before: args.cursor.as_deref().map(parse_history_cursor).transpose()?,
         limit: names::rows(&args.limit)?,
-    };
+    })
+}
+
+pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failure> {
+    let query = understand(&args)?;
     let coordinator = args.url.connect()?;
+    let _asking = asking(&args.url.url);
     let page = coordinator.history(&query).await.map_err(|error| failed(Call::Read, &args.url.url, error))?;
     if output.json {
         output.json(&page)?;

@@ -8,7 +8,7 @@ use fencepost_core::{
 use fencepost_wire::LeaseList;
 
 use crate::{
-    coordinator::{Call, UrlArgs, failed},
+    coordinator::{Call, UrlArgs, asking, failed},
     duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
@@ -42,19 +42,26 @@ pub(crate) struct LsArgs {
     url: UrlArgs,
 }
 
-pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
+/// Which rows are asked for: a prefix, how many at a time, and the domain to go on after.
+pub(crate) fn understand(args: &LsArgs) -> Result<(String, usize, Option<Domain>), Failure> {
     let prefix = match &args.prefix {
         None => String::new(),
         Some(prefix) => names::prefix(prefix)?,
     };
     let limit = if args.all { limits::PAGE_MOST } else { names::rows(&args.limit)? };
-    let mut after = args.cursor.clone().map(cursor).transpose()?.flatten();
+    Ok((prefix, limit, args.cursor.clone().map(cursor).transpose()?.flatten()))
+}
+
+pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
+    let (prefix, limit, mut after) = understand(&args)?;
     let coordinator = args.url.connect()?;
+    let asking = asking(&args.url.url);
     let mut rows = Vec::new();
     loop {
         let page = coordinator.list(Filter::Prefix(prefix.clone()), after, limit).await;
         let page = page.map_err(|error| failed(Call::Read, &args.url.url, error))?;
         rows.extend(page.rows);
+        asking.now(format!("asking for all leases, {} so far", rows.len()));
         after = page.next;
         if after.is_none() || !args.all {
             break;

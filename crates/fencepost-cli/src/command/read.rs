@@ -8,7 +8,13 @@ use fencepost_core::fence::Verdict;
 use fencepost_receiver::WriteError;
 use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource, verdict};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure, REPORT},
+    output::Output,
+    resource::Resource,
+    verdict,
+};
 
 /// How much is read before it is passed on.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -43,14 +49,13 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
     let Some(grant) = verdict::grant(args.grant)? else {
         return verdict::missing(&resource, output);
     };
+    let _reading = file.doing("reading");
     let verdict = file.receiver.read(&grant).map_err(|error| match error {
         WriteError::Invalid(invalid) => invalid.into(),
         WriteError::Mutation(never) => match never {},
         WriteError::Unavailable(cause) => file.unavailable(&cause),
-        WriteError::Misused(rule) => Failure::new(Exit::Bug, rule),
-        error @ WriteError::Unknown { .. } => {
-            Failure::new(Exit::Unknown, error.to_string()).then("run the same command again")
-        }
+        WriteError::Misused(rule) => Failure::new(Exit::Bug, rule).then(REPORT),
+        error @ WriteError::Unknown { .. } => Failure::new(Exit::Unknown, error.to_string()).then(AGAIN),
     })?;
     let content = match verdict {
         Verdict::Applied(content) | Verdict::Replayed(content) => content,
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn a_resource_that_cannot_be_read_is_not_told_as_an_output_that_cannot_be_written() {
         let mut written = Vec::new();
-        let unreadable = |error: io::Error| Failure::new(Exit::CannotWrite, format!("unreadable: {error}"));
+        let unreadable = |error: io::Error| Failure::new(Exit::CannotWrite, format!("unreadable: {error}")).then("-");
         let take = |piece: &[u8]| {
             written.extend_from_slice(piece);
             Ok(())
@@ -125,7 +130,7 @@ mod tests {
         let failure = copy(&mut Broken(b"begun"), unreadable, take).unwrap_err();
         assert_eq!(failure.json()["detail"], "unreadable: Input/output error");
         assert_eq!(written, b"begun");
-        let full = |_: &[u8]| Err(Failure::new(Exit::CannotWrite, "full"));
+        let full = |_: &[u8]| Err(Failure::new(Exit::CannotWrite, "full").then("-"));
         assert_eq!(copy(&mut Broken(b"begun"), unreadable, full).unwrap_err().json()["detail"], "full");
     }
 }

@@ -87,6 +87,7 @@ async fn recover_database(
         let what = format!("--domain: {} has a fence for each domain", resource.typed);
         return Err(Failure::new(Exit::Usage, what).then(format!("fencepost recover {}", resource.typed)));
     }
+    let _recovering = resource.doing("recovering");
     let mut connection = resource.connect()?;
     let failed = |error| resource.failed(error);
     let (was, known) = match status(&connection) {
@@ -150,6 +151,7 @@ async fn recover_file(
         }
         error => resource.failed(error),
     };
+    let _recovering = resource.doing("recovering");
     let typed_domain = args.domain.as_deref().map(Domain::new).transpose()?;
     let (was, kept_domain, known) = match resource.receiver.status() {
         Ok(status) => {

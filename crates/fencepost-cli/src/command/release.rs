@@ -11,9 +11,9 @@ use fencepost_wire::ReleaseAnswer;
 
 use crate::{
     command::renew::settle,
-    coordinator::{Call, UrlArgs, connect, failed, patiently},
+    coordinator::{Call, UrlArgs, asking, connect, failed, patiently},
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
     output::Output,
     session_file::{Kept, Locked, SessionFile},
     shell,
@@ -39,6 +39,7 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
     let kept = locked.file.read()?.ok_or_else(|| locked.file.nothing_kept())?;
     let coordinator = connect(&kept.url)?;
     let (key, domain) = (kept.key()?, kept.domain()?);
+    let _asking = asking(&kept.url);
     match kept.granted {
         None => give_up_unanswered(&coordinator, &kept, &key, &domain, &locked, output).await,
         Some(granted) => give_back(&coordinator, &kept, &key, &domain, granted.lease, &locked, output).await,
@@ -151,6 +152,6 @@ pub(crate) async fn end_session(coordinator: &HttpCoordinator, kept: &Kept, key:
         Ok(()) => Ok(()),
         // Nothing of it is left, which is what was wanted.
         Err((CallError::Refused(SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession), _)) => Ok(()),
-        Err((error, _)) => Err(failed(Call::Change, &kept.url, error).then("run the same command again")),
+        Err((error, _)) => Err(failed(Call::Change, &kept.url, error).then(AGAIN)),
     }
 }

@@ -6,7 +6,7 @@ use fencepost_core::lease::{Claim, HeartbeatRefusal};
 use fencepost_wire::HeartbeatAnswer;
 
 use crate::{
-    coordinator::{Call, connect, failed, patiently},
+    coordinator::{Call, asking, connect, failed, patiently},
     duration::readable_left,
     exit::Exit,
     failure::Failure,
@@ -34,6 +34,7 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
     };
     let coordinator = connect(&kept.url)?;
     let (key, domain) = (kept.key()?, kept.domain()?);
+    let _asking = asking(&kept.url);
     let call = |_| coordinator.heartbeat(&key, Claim::Held(vec![lease]));
     let answered = patiently(Duration::ZERO, settle(&kept), call).await;
     let word = shell::word(domain.as_str());

@@ -1,7 +1,7 @@
 use std::{
-    io::{self, IsTerminal},
+    fs, io,
     os::unix::net::UnixDatagram,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
@@ -17,8 +17,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     exit::Exit,
-    failure::Failure,
-    output::{Output, colours_wanted},
+    failure::{AGAIN, Failure},
+    output::Output,
+    progress::{self, Doing},
     shell,
 };
 
@@ -76,6 +77,7 @@ pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure
     let issuer = args.issuer.as_deref().map(Issuer::new).transpose()?;
     // A port that is taken is found before a store is made.
     let listener = TcpListener::bind(&args.listen).await.map_err(|error| cannot_listen(&args.listen, &error))?;
+    let opening = opening(&args.data);
     if args.init {
         let options = InitOptions { epoch, issuer, ..InitOptions::default() };
         Embedded::init(&args.data, options).map_err(|error| not_opened(&args, &error))?;
@@ -87,10 +89,11 @@ pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure
     if let Some(withheld) = coordinator.withheld_push() {
         tracing::warn!(%withheld, "the clock is more than a year ahead of the sequence; see --force");
     }
+    drop(opening);
     let bound = Server::on(listener, coordinator.clone(), metrics, fencepost_server::Options::default()).await;
     let server = bound.map_err(|error| match error {
         BindError::Listen(error) => cannot_listen(&args.listen, &error),
-        BindError::Coordinator(error) => Failure::new(Exit::Unreachable, error.to_string()),
+        BindError::Coordinator(error) => Failure::new(Exit::Unreachable, error.to_string()).then(AGAIN),
     })?;
     let address = server.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
     if !address.ip().is_loopback() {
@@ -102,6 +105,14 @@ pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure
     server.serve(stop).await;
     coordinator.shutdown().await;
     Ok(Exit::Done)
+}
+
+/// A big store takes a while to be read, so people hear how big it is.
+fn opening(data: &Path) -> Doing {
+    let dir = data.display().to_string();
+    let files = fs::read_dir(data).into_iter().flatten().flatten();
+    let bytes: u64 = files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+    progress::doing(format!("opening the store in {dir}, {} MB", bytes.div_ceil(1_000_000)))
 }
 
 fn announce(coordinator: &Embedded, url: &str, output: Output) -> Result<(), Failure> {
@@ -150,11 +161,14 @@ fn start_logging(form: LogForm) -> Result<(), Failure> {
     let filter = filter.parse(std::env::var("FENCEPOST_LOG").unwrap_or_default()).map_err(|error| {
         Failure::new(Exit::Configuration, format!("FENCEPOST_LOG: {error}")).then("FENCEPOST_LOG=info")
     })?;
-    let ansi = io::stderr().is_terminal() && colours_wanted();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let beside_progress = || {
+        progress::clear();
+        io::stderr()
+    };
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(beside_progress);
     match form {
         LogForm::Json => log.json().flatten_event(true).init(),
-        LogForm::Text => log.with_ansi(ansi).init(),
+        LogForm::Text => log.with_ansi(false).init(),
     }
     Ok(())
 }
@@ -206,6 +220,6 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
             .then("run the same command as the user that the store belongs to"),
         OpenError::Io { .. } => Failure::new(Exit::CannotWrite, what).then(format!("ls -ld {dir}")),
         OpenError::Boot(_) => configuration().then("see that /proc is mounted"),
-        OpenError::Thread(_) => Failure::new(Exit::Unreachable, what).then("run the same command again"),
+        OpenError::Thread(_) => Failure::new(Exit::Unreachable, what).then(AGAIN),
     }
 }

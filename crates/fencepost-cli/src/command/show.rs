@@ -4,7 +4,7 @@ use fencepost_core::lease::{Filter, LeaseView, Page};
 use fencepost_wire::{LeaseList, QueueItem, QueueList};
 
 use crate::{
-    coordinator::{Call, UrlArgs, break_line, failed},
+    coordinator::{Call, UrlArgs, asking, break_line, failed},
     duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
@@ -33,6 +33,7 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure> {
     let domain = names::domain(&args.domain)?;
     let coordinator = args.url.connect()?;
+    let _asking = asking(&args.url.url);
     let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await;
     let page = page.map_err(|error| failed(Call::Read, &args.url.url, error))?;
     let queue = coordinator.queue(&domain, WAITERS).await;

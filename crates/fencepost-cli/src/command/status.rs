@@ -44,6 +44,7 @@ pub(crate) fn run(args: StatusArgs, output: Output) -> Result<Exit, Failure> {
 }
 
 fn of_file(resource: &FileResource, output: Output) -> Result<Exit, Failure> {
+    let _reading = resource.doing("looking at");
     let status = resource.receiver.status().map_err(|error| resource.failed(error))?;
     let (is_open, why) = match status.condition {
         Condition::Open => (true, None),
@@ -90,6 +91,7 @@ fn of_file(resource: &FileResource, output: Output) -> Result<Exit, Failure> {
 }
 
 fn of_database(resource: &SqliteResource, args: &StatusArgs, output: Output) -> Result<Exit, Failure> {
+    let _reading = resource.doing("looking at");
     let connection = resource.connect()?;
     let read = || -> Result<_, fencepost_rusqlite::MaintenanceError> {
         Ok((status(&connection)?, listed_fences(args, &connection)?, listed_observations(args, &connection)?))

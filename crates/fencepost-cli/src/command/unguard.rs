@@ -20,6 +20,7 @@ pub(crate) struct UnguardArgs {
 pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
     match (Resource::parse(&args.resource)?, args.table) {
         (Resource::Sqlite(database), Some(table)) => {
+            let _doing = database.doing("taking the guards out of");
             let mut connection = database.connect()?;
             fencepost_rusqlite::unguard(&mut connection, &table).map_err(|error| database.failed(error))?;
             if output.json {
@@ -30,6 +31,7 @@ pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         (Resource::File(file), None) => {
+            let _doing = file.doing("taking the guard off");
             file.receiver.unguard().map_err(|error| file.failed(error))?;
             if output.json {
                 output.json(&json!({"mode": null}))?;

@@ -7,12 +7,13 @@ use fencepost_wire::{EventData, LeaseData, RejectedData, rfc3339};
 use serde_json::{Value, json};
 
 use crate::{
-    coordinator::{Call, UrlArgs, failed},
+    coordinator::{Call, UrlArgs, asking, failed},
     duration::readable,
     exit::Exit,
     failure::Failure,
     names,
     output::{Output, aside, counted},
+    progress,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -46,7 +47,9 @@ pub(crate) async fn run(args: WatchArgs, output: Output) -> Result<Exit, Failure
     let coordinator = args.url.connect()?;
     let mut last_seen: Option<String> = None;
     let mut left = args.count.unwrap_or(u64::MAX);
+    let connecting = asking(&args.url.url);
     let first = coordinator.events(&prefix, None).await;
+    drop(connecting);
     let mut stream = first.map_err(|error| failed(Call::Read, &args.url.url, error))?;
     if !output.json {
         aside(&format!("watching {} (Ctrl-C stops)", args.url.url));
@@ -82,6 +85,7 @@ async fn again(
     prefix: &str,
     last_seen: Option<&str>,
 ) -> Result<EventStream, CallError<Refused>> {
+    let _waiting = progress::doing("waiting for the coordinator to be back");
     let mut pause = FIRST_PAUSE;
     loop {
         match coordinator.events(prefix, last_seen).await {

@@ -1,14 +1,21 @@
-use std::{ffi::OsString, io};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal},
+};
 
 use clap::Args;
 use fencepost_core::{OperationId, Token, fence::Verdict};
-use fencepost_receiver::{WriteError, file::Content};
+use fencepost_receiver::{
+    WriteError,
+    file::{Content, FileReceiver, Staged},
+};
 use serde_json::json;
 
 use crate::{
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure, REPORT},
     output::Output,
+    progress,
     resource::{FileResource, Resource},
     verdict,
 };
@@ -62,7 +69,8 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
         return verdict::missing(&resource, output);
     };
     let receiver = file.receiver.clone().allowing_empty(args.allow_empty);
-    let staged = receiver.stage(io::stdin().lock()).map_err(|error| failed(file, error))?;
+    let staged = staged(file, &receiver)?;
+    let _writing = file.doing("writing");
     let operation = operation.map(|id| staged.operation(id));
     let operation = operation.map(|operation| born.map_or(operation.clone(), |born| operation.born(born)));
     let verdict = receiver.write_staged(&grant, operation.as_ref(), staged).map_err(|error| failed(file, error))?;
@@ -82,6 +90,14 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// All of standard input, beside the file.
+fn staged(file: &FileResource, receiver: &FileReceiver) -> Result<Staged, Failure> {
+    let stdin = io::stdin().lock();
+    // Whoever types it knows what is waited for, and is not to be written over.
+    let _reading = (!stdin.is_terminal()).then(|| progress::doing("reading standard input, to its end"));
+    receiver.stage(stdin).map_err(|error| failed(file, error))
+}
+
 fn size(content: &Content) -> String {
     format!("{} bytes", content.bytes)
 }
@@ -96,10 +112,10 @@ fn failed(file: &FileResource, error: WriteError<io::Error>) -> Failure {
         WriteError::Invalid(invalid) => invalid.into(),
         WriteError::Mutation(error) => {
             Failure::new(Exit::CannotWrite, format!("nothing was changed, standard input cannot be read: {error}"))
-                .then("run the same command again")
+                .then(AGAIN)
         }
         WriteError::Unavailable(cause) => file.unavailable(&cause),
-        WriteError::Misused(rule) => Failure::new(Exit::Bug, format!("nothing was changed: {rule}")),
+        WriteError::Misused(rule) => Failure::new(Exit::Bug, format!("nothing was changed: {rule}")).then(REPORT),
         WriteError::Unknown { operation: Some(_), .. } => {
             Failure::new(Exit::Unknown, error.to_string()).then("run the same command again, with the same --operation")
         }

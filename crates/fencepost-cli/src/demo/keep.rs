@@ -15,7 +15,11 @@ use std::{
 use tempfile::TempDir;
 
 use super::{stage::Stage, tell::Teller};
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    shell,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -39,7 +43,8 @@ impl Server {
 /// server runs.
 pub(super) fn keep(dir: TempDir, server: &Server, program: &str, teller: &mut Teller) -> Result<(), Failure> {
     let log = dir.path().join("serve.log");
-    let failed = |error: io::Error| Failure::new(Exit::Bug, format!("the server cannot be kept running: {error}"));
+    let failed =
+        |error: io::Error| Failure::new(Exit::Bug, format!("the server cannot be kept running: {error}")).then(AGAIN);
     let output = File::create(&log).map_err(failed)?;
     let mut command = Command::new(env::current_exe().map_err(failed)?);
     command.arg("serve").arg("--data").arg(&server.data).args(["--listen", &server.address.to_string()]);

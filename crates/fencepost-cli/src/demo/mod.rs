@@ -23,7 +23,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::worker::{WorkerArgs, run as run_worker};
 use self::{play::Player, promise::Checked, script::Act, stage::Stage, tell::Teller};
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    shell,
+};
 
 const AFTER_HELP: &str = "\
 It starts a coordinator, its HTTP server on loopback, a SQLite database with a guarded table and three worker processes,
@@ -52,7 +56,7 @@ pub(crate) fn run(args: DemoArgs, json: bool) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Bug, format!("no runtime can be started: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Bug, format!("no runtime can be started: {error}")).then(AGAIN))?;
     let played = runtime.block_on(until_signalled(&mut room, json));
     drop(runtime);
     match (played?, room) {
@@ -82,7 +86,8 @@ enum Played {
 
 /// From before there is anything to clean up, a signal ends the play instead of the process.
 async fn until_signalled(room: &mut Option<TempDir>, json: bool) -> Result<Played, Failure> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Bug, format!("signals cannot be waited for: {error}"));
+    let failed =
+        |error: std::io::Error| Failure::new(Exit::Bug, format!("signals cannot be waited for: {error}")).then(AGAIN);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
@@ -119,6 +124,7 @@ fn finish(args: DemoArgs, dir: TempDir, json: bool, ending: &Ending) -> Result<E
         let path = dir.path().to_owned();
         dir.close().map_err(|error| {
             Failure::new(Exit::CannotWrite, format!("{} cannot be removed: {error}", path.display()))
+                .then(format!("rm -r {}", shell::word(&path.to_string_lossy())))
         })?;
         teller.next(&program)?;
     }

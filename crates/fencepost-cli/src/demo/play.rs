@@ -17,7 +17,10 @@ use super::{
     stage::Stage,
     tell::{Line, Teller},
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{Failure, REPORT},
+};
 
 /// How long anybody waits for a lease: far longer than leases last here.
 const WAIT_MS: u64 = 30_000;
@@ -297,7 +300,8 @@ impl<'a> Player<'a> {
     }
 
     fn worker(&mut self, actor: Actor) -> Result<&mut Worker, Failure> {
-        let nobody = || Failure::new(Exit::Bug, format!("the script speaks of {actor} before it has entered"));
+        let nobody =
+            || Failure::new(Exit::Bug, format!("the script speaks of {actor} before it has entered")).then(REPORT);
         self.crew.get_mut(&actor).ok_or_else(nobody)
     }
 
@@ -404,7 +408,7 @@ fn looked(actor: Actor, reply: &Reply) -> Result<Seen, Failure> {
 }
 
 fn unexpected(actor: Actor, reply: &Reply) -> Failure {
-    Failure::new(Exit::Bug, format!("worker {actor} answered something else than it was asked: {reply:?}"))
+    Failure::new(Exit::Bug, format!("worker {actor} answered something else than it was asked: {reply:?}")).then(REPORT)
 }
 
 /// Waits, and on a terminal shows for what and for how long.

@@ -22,7 +22,10 @@ use super::{
     protocol::{DOMAIN_EXPRESSION, TABLE},
     script::Act,
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure, REPORT},
+};
 
 pub(super) struct Stage {
     pub(super) url: String,
@@ -50,8 +53,9 @@ impl Stage {
         let coordinator = Embedded::open(&data, options).map_err(|error| unusable("no coordinator", error))?;
 
         let server = Server::bind((Ipv4Addr::LOCALHOST, 0), coordinator.clone(), metrics, Options::default()).await;
-        let server = server.map_err(|error| Failure::new(Exit::Denied, format!("no server on loopback: {error}")))?;
-        let address = server.local_addr().map_err(|error| Failure::new(Exit::Bug, error.to_string()))?;
+        let server = server
+            .map_err(|error| Failure::new(Exit::Denied, format!("no server on loopback: {error}")).then(AGAIN))?;
+        let address = server.local_addr().map_err(|error| Failure::new(Exit::Bug, error.to_string()).then(REPORT))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let server = tokio::spawn(server.serve(async {
             // Dropping the sender stops the server as well.

@@ -17,7 +17,11 @@ use super::{
     script::{Act, Actor, Fenced, GREATER_TOKEN, KNOWS_ITS_LOSS, Scene},
     stage::Stage,
 };
-use crate::{exit::Exit, failure::Failure, output::colours_wanted};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    output::colours_wanted,
+};
 
 /// How wide text is where there is no terminal.
 const WIDTH: usize = 100;
@@ -269,7 +273,7 @@ impl Teller {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::reader_gone(),
-            _ => Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")),
+            _ => Failure::new(Exit::CannotWrite, format!("the output cannot be written: {error}")).then(AGAIN),
         })
     }
 }

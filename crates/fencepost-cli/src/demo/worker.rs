@@ -25,7 +25,10 @@ use super::{
     protocol::{Manner, Reply, Request, domain_of},
     script::{Change, Fenced},
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{Failure, REPORT},
+};
 
 /// A worker of the demo; started by `fencepost demo` and of no use to anybody else.
 #[derive(Args, Clone, Debug)]
@@ -43,7 +46,7 @@ pub(crate) struct WorkerArgs {
 /// # Errors
 /// When nobody listens, or there is nothing to work with.
 pub(crate) fn run(args: &WorkerArgs) -> Result<Exit, Failure> {
-    let failed = |why: Whatever| Failure::new(Exit::Bug, format!("worker {}: {why}", args.name));
+    let failed = |why: Whatever| Failure::new(Exit::Bug, format!("worker {}: {why}", args.name)).then(REPORT);
     serve(args).map(|()| Exit::Done).map_err(failed)
 }
 

@@ -1,4 +1,10 @@
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    process,
+};
 
 use fencepost_core::fence::{Closure, Rejection};
 use fencepost_receiver::{
@@ -6,7 +12,12 @@ use fencepost_receiver::{
     file::{FileReceiver, MaintenanceError, Trouble},
 };
 
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    progress::{self, Doing},
+    shell,
+};
 
 /// A file that is replaced as a whole, by its path.
 #[derive(Clone, Debug)]
@@ -28,6 +39,24 @@ impl FileResource {
         Some(Ok(Self { receiver, typed: shell::word(&typed.to_string_lossy()) }))
     }
 
+    /// Says what goes on there, for as long as it does, or that it waits for another process to be done.
+    pub(crate) fn doing(&self, what: &str) -> Doing {
+        let (doing, typed, lock) = (format!("{what} {}", self.typed), self.typed.clone(), self.lock());
+        progress::doing_as(move || match lock.as_deref().and_then(holder) {
+            Some(pid) => format!("waiting for {typed}, which process {pid} has locked"),
+            None => doing.clone(),
+        })
+    }
+
+    /// The file that is locked for every use of this one.
+    fn lock(&self) -> Option<PathBuf> {
+        let path = self.receiver.path();
+        let mut name = OsString::from(".");
+        name.push(path.file_name()?);
+        name.push(".lock");
+        Some(path.with_file_name(name))
+    }
+
     /// What a failed piece of maintenance says.
     pub(crate) fn failed(&self, error: MaintenanceError) -> Failure {
         let what = error.to_string();
@@ -46,10 +75,10 @@ impl FileResource {
             )),
             MaintenanceError::Closed(why) => self.closed(why),
             MaintenanceError::Overtaken => {
-                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then("run the same command again")
+                Failure::new(Exit::Unreachable, what).detail("nothing was changed").then(AGAIN)
             }
             MaintenanceError::Unavailable(trouble) => troubled(&trouble),
-            MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then("run the same command again"),
+            MaintenanceError::Unknown(_) => Failure::new(Exit::Unknown, what).then(AGAIN),
         }
     }
 
@@ -73,11 +102,27 @@ impl FileResource {
 
     /// A call that the storage did not take. Nothing was changed.
     pub(crate) fn unavailable(&self, cause: &Cause) -> Failure {
-        Trouble::of(cause).map_or_else(
-            || Failure::new(Exit::CannotWrite, format!("{}: {cause}", self.typed)).then("run the same command again"),
-            troubled,
-        )
+        Trouble::of(cause)
+            .map_or_else(|| Failure::new(Exit::CannotWrite, format!("{}: {cause}", self.typed)).then(AGAIN), troubled)
     }
+}
+
+/// Which other process has locked it.
+fn holder(lock: &Path) -> Option<u32> {
+    let inode = fs::metadata(lock).ok()?.ino();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    holder_among(&locks, inode).filter(|pid| *pid != process::id())
+}
+
+/// The same, among the locks of a machine. Two files with one number on two disks are told as one, which only people read.
+fn holder_among(locks: &str, inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = fields.as_slice() else { return None };
+        let is_it = file.rsplit(':').next()?.parse() == Ok(inode);
+        // A process of another namespace has no number here.
+        is_it.then(|| pid.parse().ok()).flatten().filter(|pid| *pid > 0)
+    })
 }
 
 /// A file that cannot be used as it is asked for.
@@ -91,12 +136,29 @@ fn troubled(trouble: &Trouble) -> Failure {
             failure.then(format!("the same command with {}", shell::word(&format!("file:{}", target.display()))))
         }
         Trouble::Name { .. } => failure.then("give the file another name"),
-        Trouble::Denied { path, .. } => failure.ending_in(Exit::Denied).then(format!("ls -ld {}", word(path))),
+        Trouble::Denied { path, .. } => failure.then(format!("ls -ld {}", word(path))).ending_in(Exit::Denied),
         Trouble::ReadOnly { path } | Trouble::Full { path } => {
             failure.then(format!("df {}; then run the same command again", word(path.parent().unwrap_or(path))))
         }
         Trouble::RecordsFull { .. } => failure.then("fencepost release, then acquire anew"),
-        Trouble::NewerLayout { .. } => failure.ending_in(Exit::Configuration).then("use a newer build of fencepost"),
-        Trouble::Busy { .. } | Trouble::Io { .. } => failure.then("run the same command again"),
+        Trouble::NewerLayout { .. } => failure.then("use a newer build of fencepost").ending_in(Exit::Configuration),
+        Trouble::Busy { .. } | Trouble::Io { .. } => failure.then(AGAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_lock_is_found_by_the_number_of_its_file() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 00:2f:7 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 fe:01:71 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 fe:01:7 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 14 fe:01:8 0 EOF\n";
+        assert_eq!(holder_among(locks, 7), Some(13));
+        assert_eq!(holder_among(locks, 71), Some(12));
+        assert_eq!(holder_among(locks, 8), None);
+        assert_eq!(holder_among("", 7), None);
     }
 }

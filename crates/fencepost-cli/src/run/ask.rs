@@ -87,7 +87,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N")]
     pub(crate) status_fd: Option<u32>,
     #[command(flatten)]
-    url: UrlArgs,
+    pub(crate) url: UrlArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,

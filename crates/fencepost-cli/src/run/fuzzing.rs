@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     ask::{Ask, RunArgs},
-    cgroup, link, tree,
+    cgroup, gate, link, signals, tree,
 };
 use crate::failure::Failure;
 
@@ -23,6 +23,14 @@ pub(crate) fn message(line: &str) -> [Option<String>; 2] {
 /// Whose child a process is, and when it began.
 pub(crate) fn process(stat: &str) -> Option<(i32, u64)> {
     tree::parse(stat).map(|seen| (seen.parent, seen.started))
+}
+
+pub(crate) fn ignored(status: &str) -> u64 {
+    signals::ignored_in(status)
+}
+
+pub(crate) fn opens(line: &str) -> bool {
+    gate::opened(line).is_some()
 }
 
 pub(crate) fn control_group(mounts: &str, groups: &str) -> Option<PathBuf> {

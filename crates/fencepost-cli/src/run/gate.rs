@@ -20,9 +20,13 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::{
     environment,
-    link::{Order, Start, hand_over, take_over},
+    link::{Link, NoCommand, Order, Said, Start, hand_over, take_over},
+    signals,
 };
-use crate::{exit::Exit, failure::Failure, shell};
+use crate::{
+    exit::Exit,
+    failure::{Failure, REPORT},
+};
 
 /// The word by which this program is the first process.
 pub(crate) const BECOME: &str = "run-become";
@@ -54,14 +58,17 @@ impl Gate {
         self.pid
     }
 
-    /// Opens it: from here on the command runs.
+    /// Opens it: from here on the first process becomes the command, and says so.
     ///
     /// # Errors
     /// When the system does not take the message. The gate is shut for ever then.
-    pub(crate) fn open(mut self, start: Start) -> io::Result<()> {
+    pub(crate) fn open(mut self, start: Start) -> io::Result<Link> {
         // A process that is stopped must not stop the warden with it.
         self.socket.set_nonblocking(true)?;
-        self.socket.write_all(format!("{}\n", Order::Start(start)).as_bytes())
+        // Nothing may fail any more once it is open.
+        let link = Link::new(self.socket.try_clone()?)?;
+        self.socket.write_all(format!("{}\n", Order::Start(start)).as_bytes())?;
+        Ok(link)
     }
 }
 
@@ -81,12 +88,13 @@ impl BecomeArgs {
     }
 }
 
-/// Waits at the gate, and becomes the command once it is open.
+/// Waits at the gate, and becomes the command once it is open. Why it does not, it tells the warden, and what it returns
+/// is what nobody but the warden looks at.
 ///
 /// # Errors
-/// Why it did not become the command, where somebody is there to be told.
+/// When it is not what the warden has started.
 pub(crate) fn become_command(args: &BecomeArgs) -> Result<Exit, Failure> {
-    let bug = |what: String| Failure::new(Exit::Bug, what);
+    let bug = |what: String| Failure::new(Exit::Bug, what).then(REPORT);
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Err(bug(format!("the command cannot be tied to its parent: {error}")));
     }
@@ -94,9 +102,10 @@ pub(crate) fn become_command(args: &BecomeArgs) -> Result<Exit, Failure> {
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != i32::try_from(args.parent).ok() {
         return Ok(Exit::Bug);
     }
+    signals::end_without_a_trace().map_err(|error| bug(format!("at the gate of a command: {error}")))?;
     // It was executed by the name /proc/self/exe, which would say nothing to people who list processes.
     let _ = rustix::thread::set_name(c"fencepost");
-    let (line, stdin) = wait().map_err(|error| bug(format!("at the gate of a command: {error}")))?;
+    let (line, stdin, mut warden) = wait().map_err(|error| bug(format!("at the gate of a command: {error}")))?;
     let Some(start) = opened(&line) else { return Ok(Exit::Bug) };
     rustix::stdio::dup2_stdin(&stdin)
         .map_err(|error| bug(format!("the command cannot have its standard input: {error}")))?;
@@ -105,28 +114,32 @@ pub(crate) fn become_command(args: &BecomeArgs) -> Result<Exit, Failure> {
     };
     let mut command = process::Command::new(program);
     environment::set(command.args(arguments), start.variables);
+    let mut say = |said: Said| writeln!(warden, "{said}");
     if !is_in_time(start.until, BootClock.now()) {
-        return Err(Failure::new(Exit::Lost, "too little of the lease was left when the command came to run")
-            .detail("it was not started"));
+        // Where nobody listens, nobody has to be told.
+        let _ = say(Said::Not(NoCommand::TooLate));
+        return Ok(Exit::Lost);
     }
+    // The warden is to know of it whatever happens next.
+    say(Said::Becoming).map_err(|error| bug(format!("the warden of a command is gone: {error}")))?;
     let error = command.exec();
-    let shown = program.to_string_lossy();
     let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-    Err(Failure::new(Exit::Command(code), format!("{shown:?} cannot be run: {error}"))
-        .then(format!("command -v {}", shell::word(&shown))))
+    let _ = say(Said::Not(NoCommand::Unusable { code, why: error.to_string() }));
+    Ok(Exit::Command(code))
 }
 
-/// What was said at the gate, as far as it came, and the standard input of the command.
-fn wait() -> io::Result<(String, OwnedFd)> {
+/// What was said at the gate, as far as it came; the standard input of the command; and the way back to the warden, which
+/// is closed in whatever this process becomes.
+fn wait() -> io::Result<(String, OwnedFd, Socket)> {
     let socket = Socket::from(rustix::stdio::stdin().try_clone_to_owned()?);
     let stdin = take_over(&socket)?;
     let mut line = String::new();
-    BufReader::new(socket).read_line(&mut line)?;
-    Ok((line, stdin))
+    BufReader::new(&socket).read_line(&mut line)?;
+    Ok((line, stdin, socket))
 }
 
 /// Whether the gate is open. A line that was cut is no start.
-fn opened(line: &str) -> Option<Start> {
+pub(super) fn opened(line: &str) -> Option<Start> {
     match line.strip_suffix('\n')?.parse() {
         Ok(Order::Start(start)) => Some(start),
         Ok(Order::Until(_) | Order::Forward(_) | Order::Stop) | Err(_) => None,

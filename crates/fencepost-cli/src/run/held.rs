@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep};
 
 use super::ask::{Ask, Patience, one_wait};
 use crate::{
-    coordinator::{Call, failed, held},
+    coordinator::{Call, failed, held, no_threads},
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
 };
 
 /// A lease under one of the contracts.
@@ -113,7 +113,7 @@ impl Held {
 ///
 /// # Errors
 /// When it cannot be opened. Nothing is left behind.
-pub(crate) async fn open(ask: &Ask) -> Result<Session, Failure> {
+pub(crate) async fn open(ask: &Ask, watch: impl Fn(&OpenError)) -> Result<Session, Failure> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(50);
     loop {
@@ -121,11 +121,12 @@ pub(crate) async fn open(ask: &Ask) -> Result<Session, Failure> {
             Ok(session) => return Ok(session),
             Err(error) => error,
         };
+        watch(&error);
         let left = left(ask.patience, started);
         if !error.is_worth_repeating() || left.is_zero() {
             return Err(match error {
                 OpenError::Call(error) => failed(Call::Read, &ask.url.url, error),
-                OpenError::Thread(_) => Failure::new(Exit::Bug, error.to_string()),
+                OpenError::Thread(_) => no_threads(&error),
             });
         }
         sleep(pause.min(left)).await;
@@ -221,7 +222,7 @@ fn left(patience: Patience, started: Instant) -> Duration {
 /// Every failure is a reason not to start the command, so an unknown outcome counts as none: the session that the
 /// grant would hang on is ended.
 fn refused(ask: &Ask, domain: &Domain, error: AdvancingError) -> Failure {
-    let again = "run the same command again";
+    let again = AGAIN;
     let what = error.to_string();
     let failure = match error {
         AdvancingError::Acquire(AcquireError::Call(error)) => {
@@ -247,7 +248,7 @@ fn refused(ask: &Ask, domain: &Domain, error: AdvancingError) -> Failure {
             let resource =
                 ask.resources.iter().find(|resource| fencepost_receiver::Receiver::name(*resource) == receiver);
             resource.map_or_else(
-                || Failure::new(Exit::Rejected, what.clone()),
+                || Failure::new(Exit::Rejected, what.clone()).then(again),
                 |resource| resource.refused(&rejection).detail(what.clone()),
             )
         }

@@ -1,4 +1,5 @@
-//! What `run` and its warden tell each other: one line each over a pair of sockets that nobody else has.
+//! What `run` and its warden tell each other, and what the first process tells the warden: one line each over a pair of
+//! sockets that nobody else has.
 //!
 //! The end of the connection is a message too: the other process is gone, however it went.
 
@@ -27,6 +28,8 @@ use tokio::{
     },
 };
 
+use super::plan::Why;
+
 /// What `run` tells the warden. The first thing is a start, or there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -49,19 +52,40 @@ pub(crate) struct Start {
     pub(crate) variables: Vec<(String, String)>,
 }
 
-/// What the warden tells `run`.
+/// What the warden tells `run`. It says what it is about to do before it does it, so that its silence says that it has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The command runs, as this process.
-    Started(u32),
-    /// Too little was left for the command to be started.
-    TooLate,
-    /// The system did not let it be started.
-    NotStarted(String),
-    /// The command itself has ended; members of it may still live. Before a start: the process that waited to become it.
+    /// The gate is opened next: from here on this process may be the command.
+    Opening(u32),
+    /// It is the command.
+    Started,
+    /// There is no command, and there will be none.
+    None(NoCommand),
+    /// That process has ended; members of the command may still live.
     Ended(End),
-    /// No member lives any more. Whether the lease was why.
-    Gone { was_stopped: bool },
+    /// No member lives any more. Why they were ended, or would have been.
+    Gone(Why),
+}
+
+/// Why a command was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoCommand {
+    /// Too little of the lease was left.
+    TooLate,
+    /// The system has no processes for it.
+    System(String),
+    /// It cannot be run: 126 or 127, and what the system says.
+    Unusable { code: u8, why: String },
+}
+
+/// What the first process tells the warden once its gate is open. After that, the end of the connection says that it is
+/// something else now, or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It becomes the command next.
+    Becoming,
+    /// It does not.
+    Not(NoCommand),
 }
 
 /// How a command ended.
@@ -88,12 +112,32 @@ impl fmt::Display for Order {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Started(pid) => write!(f, "started {pid}"),
-            Self::TooLate => f.write_str("too-late"),
-            Self::NotStarted(why) => write!(f, "not-started {}", why.replace('\n', " ")),
+            Self::Opening(pid) => write!(f, "opening {pid}"),
+            Self::Started => f.write_str("started"),
+            Self::None(none) => none.fmt(f),
             Self::Ended(End::Exited(code)) => write!(f, "exited {code}"),
             Self::Ended(End::Killed(signal)) => write!(f, "killed {signal}"),
-            Self::Gone { was_stopped } => write!(f, "gone {was_stopped}"),
+            Self::Gone(why) => write!(f, "gone {}", why.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for NoCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |text: &str| text.replace(['\n', '\r'], " ");
+        match self {
+            Self::TooLate => f.write_str("too-late"),
+            Self::System(why) => write!(f, "not-started {}", line(why)),
+            Self::Unusable { code, why } => write!(f, "unusable {code} {}", line(why)),
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Becoming => f.write_str("becoming"),
+            Self::Not(none) => none.fmt(f),
         }
     }
 }
@@ -133,14 +177,38 @@ impl FromStr for Report {
     fn from_str(line: &str) -> Result<Self, Garbled> {
         let garbled = || Garbled(line.to_owned());
         match parts(line) {
-            ("started", pid) => pid.parse().map(Self::Started).map_err(|_| garbled()),
-            ("too-late", "") => Ok(Self::TooLate),
-            ("not-started", why) => Ok(Self::NotStarted(why.to_owned())),
+            ("opening", pid) => pid.parse().map(Self::Opening).map_err(|_| garbled()),
+            ("started", "") => Ok(Self::Started),
             ("exited", code) => code.parse().map(|code| Self::Ended(End::Exited(code))).map_err(|_| garbled()),
             ("killed", signal) => signal.parse().map(|signal| Self::Ended(End::Killed(signal))).map_err(|_| garbled()),
-            ("gone", was) => was.parse().map(|was_stopped| Self::Gone { was_stopped }).map_err(|_| garbled()),
+            ("gone", why) => Why::parse(why).map(Self::Gone).ok_or_else(garbled),
+            _ => line.parse().map(Self::None),
+        }
+    }
+}
+
+impl FromStr for NoCommand {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(line.to_owned());
+        match parts(line) {
+            ("too-late", "") => Ok(Self::TooLate),
+            ("not-started", why) => Ok(Self::System(why.to_owned())),
+            ("unusable", rest) => {
+                let (code, why) = parts(rest);
+                code.parse().map(|code| Self::Unusable { code, why: why.to_owned() }).map_err(|_| garbled())
+            }
             _ => Err(garbled()),
         }
+    }
+}
+
+impl FromStr for Said {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        if line == "becoming" { Ok(Self::Becoming) } else { line.parse().map(Self::Not) }
     }
 }
 
@@ -228,14 +296,25 @@ mod tests {
             assert_eq!(order.to_string().parse(), Ok(order));
         }
         for report in [
-            Report::Started(7),
-            Report::TooLate,
-            Report::NotStarted("no such file: 'a b'".to_owned()),
+            Report::Opening(7),
+            Report::Started,
+            Report::None(NoCommand::TooLate),
+            Report::None(NoCommand::System("no such file: 'a b'".to_owned())),
+            Report::None(NoCommand::Unusable { code: 127, why: "no such file".to_owned() }),
             Report::Ended(End::Exited(255)),
             Report::Ended(End::Killed(9)),
-            Report::Gone { was_stopped: true },
+            Report::Gone(Why::Lost),
+            Report::Gone(Why::Outlived),
+            Report::Gone(Why::Leftovers),
         ] {
             assert_eq!(report.to_string().parse(), Ok(report));
+        }
+        for said in [
+            Said::Becoming,
+            Said::Not(NoCommand::TooLate),
+            Said::Not(NoCommand::Unusable { code: 126, why: String::new() }),
+        ] {
+            assert_eq!(said.to_string().parse(), Ok(said));
         }
     }
 
@@ -244,8 +323,13 @@ mod tests {
         for line in ["", "until", "until -1", "until 1 2", "stop now", "forward TERM", "go", "start", "start {}"] {
             assert!(line.parse::<Order>().is_err(), "{line:?}");
         }
-        for line in ["", "started", "exited 256", "exited -1", "gone", "gone yes"] {
+        for line in
+            ["", "opening", "started 7", "exited 256", "exited -1", "gone", "gone yes", "unusable x y", "becoming"]
+        {
             assert!(line.parse::<Report>().is_err(), "{line:?}");
+        }
+        for line in ["", "becoming x", "started", "exited 0"] {
+            assert!(line.parse::<Said>().is_err(), "{line:?}");
         }
     }
 }

@@ -10,7 +10,7 @@
 //! asks for the leases        puts it into a control group    waits at the gate
 //! has them: «start» ───────▶ is there time? opens ─────────▶ is there time? becomes the command
 //! renews them: «until» ────▶ TERM and KILL in time ────────▶ ends, and everything below it
-//!        «started, ended, gone» ◀─────┘ once it has no child
+//!      «opening, started, ended, gone» ◀┘ once it has no child
 //! after «gone» gives them back
 //! Whoever waits and sees the other end go, or hears anything else, ends with nothing started.
 //! ```
@@ -27,28 +27,25 @@ pub(crate) mod fuzzing;
 mod gate;
 mod held;
 mod link;
+mod outcome;
 mod plan;
 mod resource;
 mod signals;
 mod standby;
 mod status;
 mod tree;
+mod waiting;
 mod warden;
 
 use std::{
-    future::pending,
     io::{self, IsTerminal},
     pin::pin,
     time::Duration,
 };
 
-use fencepost_client::Session;
-use fencepost_coordinator::Coordinator;
-use fencepost_core::{Domain, lease::Filter};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use fencepost_client::{OpenError, Session};
+use fencepost_core::Domain;
+use tokio::{sync::watch, time::timeout};
 
 use self::{
     ask::Ask,
@@ -58,6 +55,7 @@ use self::{
     signals::{Arrived, Signals},
     standby::Standby,
     status::{Status, guarantee},
+    waiting::WaitsFor,
 };
 pub(crate) use self::{
     ask::{RunArgs, without_dashes},
@@ -65,9 +63,8 @@ pub(crate) use self::{
     warden::{WARDEN, WardenArgs, run as run_warden},
 };
 use crate::{
-    duration::readable,
     exit::Exit,
-    failure::Failure,
+    failure::{AGAIN, Failure},
     output::{Output, aside},
     report,
 };
@@ -79,21 +76,31 @@ const LEAVING: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: RunArgs, output: Output) -> Result<Exit, Failure> {
     let mut status = Status::new(args.status_fd, output.json)?;
-    let result = run_told(args, output, &mut status).await.map_err(|failure| failure.in_command("run"));
+    let (waits, waits_for) = watch::channel(WaitsFor::Nothing);
+    let url = args.url.clone();
+    let running = run_told(args, output, &mut status, &waits);
+    let result = beside(running, waiting::tell(&url, waits_for, output)).await;
+    let result = result.map_err(|failure| failure.in_command("run"));
     status.tell(&result);
     result
 }
 
-async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<Exit, Failure> {
+async fn run_told(
+    args: RunArgs,
+    output: Output,
+    status: &mut Status,
+    waits: &watch::Sender<WaitsFor>,
+) -> Result<Exit, Failure> {
     let mut ask = Ask::parse(args)?;
     for resource in &mut ask.resources {
         resource.look(&ask.domains)?;
     }
-    let mut signals = Signals::listen()
-        .map_err(|error| Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")))?;
+    let mut signals = Signals::listen().map_err(|error| {
+        Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")).then(AGAIN)
+    })?;
     // It takes longer to be ready than a grant takes to come.
     let mut standby = Standby::start(&ask)?;
-    let (session, leases) = match acquired(&ask, &mut standby, &mut signals, status, output).await {
+    let (session, leases) = match acquired(&ask, &mut standby, &mut signals, status, waits, output).await {
         Ok(held) => held,
         Err(end) => {
             standby.stand_down().await;
@@ -102,25 +109,46 @@ async fn run_told(args: RunArgs, output: Output, status: &mut Status) -> Result<
     };
     status.holds(&leases);
     tell_what_is_held(&leases, output);
-    let carried = carry(&ask, &leases, &mut standby, &mut signals, status).await;
-    if matches!(&carried, Ok(Carried { stopped: Some(_), .. })) {
-        status.stopped();
-    }
+    waits.send_replace(WaitsFor::Nothing);
+    let carried = carry(&ask, &leases, &mut standby, &mut signals, status, waits).await;
+    waits.send_replace(WaitsFor::Release);
     status.released(give_back(session, output).await);
     standby.stand_down().await;
     let carried = carried?;
-    if let (Carried { stopped: None, end, .. }, Some(lease)) = (&carried, leases.first())
-        && !matches!(end, End::Exited(0))
-    {
+    if let (Some(lease), true) = (leases.first(), is_failed_work(&carried)) {
         report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
     }
+    ending(carried)
+}
+
+/// Whether it failed though the lease lasted.
+fn is_failed_work(carried: &Carried) -> bool {
     match carried {
-        Carried { stopped: Some(why), .. } => {
-            Err(Failure::new(Exit::Lost, format!("the lease is lost, and the command was stopped: {why}"))
-                .then("see what it has done; then run the same command again"))
+        Carried::Ended(end) => *end != End::Exited(0),
+        Carried::Unusable(_) => true,
+        Carried::Stopped(..) | Carried::Outlived(..) => false,
+    }
+}
+
+fn ending(carried: Carried) -> Result<Exit, Failure> {
+    let look = format!("see what it has done; then {AGAIN}");
+    match carried {
+        Carried::Ended(End::Exited(code)) => Ok(Exit::Command(code)),
+        Carried::Ended(End::Killed(signal)) => Ok(Exit::Signal(signal)),
+        Carried::Unusable(failure) => Err(failure),
+        Carried::Stopped(why) => {
+            Err(Failure::new(Exit::Lost, format!("the lease is lost, and the command was stopped: {why}")).then(look))
         }
-        Carried { end: End::Exited(code), .. } => Ok(Exit::Command(code)),
-        Carried { end: End::Killed(signal), .. } => Ok(Exit::Signal(signal)),
+        Carried::Outlived(end, why) => {
+            let how = match end {
+                End::Exited(code) => format!("with exit code {code}"),
+                End::Killed(signal) => format!("by signal {signal}"),
+            };
+            let what = format!("the lease is lost, and the command ended only after that, {how}: {why}");
+            Err(Failure::new(Exit::Lost, what)
+                .detail("it was not stopped in time: its last work may have overlapped with another's")
+                .then(look))
+        }
     }
 }
 
@@ -130,6 +158,7 @@ async fn acquired(
     standby: &mut Standby,
     signals: &mut Signals,
     status: &mut Status,
+    waits: &watch::Sender<WaitsFor>,
     output: Output,
 ) -> Result<(Session, Vec<Held>), Result<Exit, Failure>> {
     let mut there_is_no_use = pin!(async {
@@ -139,16 +168,21 @@ async fn acquired(
             failure = standby.fails() => Err(failure),
         }
     });
+    waits.send_replace(WaitsFor::Session { trouble: None });
+    let failed = |error: &OpenError| {
+        waits.send_replace(WaitsFor::Session { trouble: Some(error.to_string()) });
+    };
     let session = tokio::select! {
         biased;
-        session = open(ask) => session.map_err(Err)?,
+        session = open(ask, failed) => session.map_err(Err)?,
         end = &mut there_is_no_use => return Err(end),
     };
-    let (wanted, waits_for) = watch::channel(None);
-    let acquiring = acquire(&session, ask, |domain| drop(wanted.send(Some(domain.clone()))));
+    let wanted = |domain: &Domain| {
+        waits.send_replace(WaitsFor::Domain { domain: domain.clone(), session: session.id() });
+    };
     let acquired = tokio::select! {
         biased;
-        acquired = beside(acquiring, tell_what_is_waited_for(ask, waits_for, output)) => acquired,
+        acquired = acquire(&session, ask, wanted) => acquired,
         end = &mut there_is_no_use => {
             // The acquire was dropped with its place in the queue; ending the session ends it at the coordinator too.
             let _ = timeout(LEAVING, session.close()).await;
@@ -159,6 +193,7 @@ async fn acquired(
         Ok(Acquired::All(leases)) => Ok((session, leases)),
         Ok(Acquired::Skipped(domain)) => {
             status.skipped(domain.as_str());
+            waits.send_replace(WaitsFor::Release);
             give_back(session, output).await;
             if io::stderr().is_terminal() && !output.json {
                 aside(&format!("fencepost: {} is held by another: skipped", domain.as_str()));
@@ -166,6 +201,7 @@ async fn acquired(
             Err(Ok(Exit::Done))
         }
         Err(failure) => {
+            waits.send_replace(WaitsFor::Release);
             let _ = timeout(GIVING_BACK, session.close()).await;
             Err(Err(failure))
         }
@@ -184,23 +220,6 @@ async fn give_back(session: Session, output: Output) -> bool {
         aside("fencepost: the coordinator has not confirmed the release; the lease ends by itself within one TTL");
     }
     is_confirmed && was_over.is_none()
-}
-
-/// On a terminal, every ten seconds.
-async fn tell_what_is_waited_for(ask: &Ask, waits_for: watch::Receiver<Option<Domain>>, output: Output) {
-    if !io::stderr().is_terminal() || output.json {
-        return pending().await;
-    }
-    let Ok(coordinator) = ask.url.connect() else { return };
-    let mut waited_ms = 0;
-    loop {
-        sleep(Duration::from_secs(10)).await;
-        waited_ms += 10_000;
-        let Some(domain) = waits_for.borrow().clone() else { continue };
-        let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await;
-        let by = page.ok().and_then(|page| page.rows.first().map(|row| format!(", held by {}", row.holder)));
-        aside(&format!("fencepost: waiting for {domain}{} ({})", by.unwrap_or_default(), readable(waited_ms)));
-    }
 }
 
 fn tell_what_is_held(leases: &[Held], output: Output) {

@@ -28,8 +28,26 @@ impl Limits {
 pub(crate) enum Why {
     /// The lease is lost, or its local deadline comes near.
     Lost,
+    /// The command has ended by itself, and the lease had ended before.
+    Outlived,
     /// The command has ended by itself and left members behind.
     Leftovers,
+}
+
+impl Why {
+    /// As it is told.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Outlived => "outlived",
+            Self::Leftovers => "leftovers",
+        }
+    }
+
+    /// What [`as_str`](Self::as_str) has written.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        [Self::Lost, Self::Outlived, Self::Leftovers].into_iter().find(|why| why.as_str() == word)
+    }
 }
 
 /// What to do now.
@@ -58,9 +76,10 @@ impl Plan {
         Self { limits, until, stopping: None, was_asked: false }
     }
 
-    /// Whether the lease may not be believed in any more.
-    pub(crate) fn is_over(&self, now: Moment) -> bool {
-        now >= self.until
+    /// The command has ended by itself; what it has left is stopped. Whoever asks has to hear whether it may have worked
+    /// on after the lease.
+    pub(crate) fn ended(&mut self, now: Moment) {
+        self.stop(if now >= self.until { Why::Outlived } else { Why::Leftovers }, now);
     }
 
     /// Whether there is time for a command at all.
@@ -172,6 +191,20 @@ mod tests {
         plan.believed_until(at(2_600));
         assert_eq!(plan.step(at(2_500)), Step::Kill);
         assert_eq!(plan.stopping(), Some(Why::Leftovers));
+    }
+
+    /// Mutant: an end after the lease is told as any other.
+    #[test]
+    fn an_end_after_the_lease_is_told_from_one_within_it() {
+        for (ended, why) in [(9_999, Why::Leftovers), (10_000, Why::Outlived)] {
+            let mut plan = plan();
+            plan.ended(at(ended));
+            assert_eq!(plan.stopping(), Some(why));
+        }
+        let mut stopped = plan();
+        stopped.stop(Why::Lost, at(9_000));
+        stopped.ended(at(10_000));
+        assert_eq!(stopped.stopping(), Some(Why::Lost));
     }
 
     #[test]

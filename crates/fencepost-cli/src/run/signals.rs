@@ -1,8 +1,13 @@
 //! The signals that ask `run` to end, and who sent them.
 
-use std::{fs, io, thread};
+use std::{
+    fs, io,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+};
 
 use signal_hook::{
+    flag,
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
     low_level::siginfo::Cause,
 };
@@ -79,6 +84,17 @@ pub(crate) fn survive() -> io::Result<()> {
     Ok(())
 }
 
+/// Has this process end by QUIT as by any other signal: it is no program of the user's, and nobody wants an image of it.
+/// What it executes gets the default back.
+///
+/// # Errors
+/// When the system takes no handlers.
+pub(crate) fn end_without_a_trace() -> io::Result<()> {
+    let always = Arc::new(AtomicBool::new(true));
+    let mut deadly = unless_ignored(&[QUIT]).into_iter();
+    deadly.try_for_each(|quit| flag::register_conditional_shutdown(quit, 128 + quit, always.clone()).map(drop))
+}
+
 fn unless_ignored(numbers: &[i32]) -> Vec<i32> {
     let ignored = ignored();
     numbers.iter().copied().filter(|number| ignored & (1 << (number - 1)) == 0).collect()
@@ -86,7 +102,10 @@ fn unless_ignored(numbers: &[i32]) -> Vec<i32> {
 
 /// The set of ignored signals, as the system shows it. Nothing, where it does not.
 fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_in(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+pub(crate) fn ignored_in(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -21,11 +21,14 @@ use tokio::time::{sleep, timeout};
 use super::{
     ask::Ask,
     cgroup::Cgroup,
-    link::{End, Link, Report, hand_over},
+    link::{End, Link, NoCommand, Report, hand_over},
     tree::{self, Member},
     warden::WARDEN,
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+};
 
 /// How long a warden that has nothing left to do may take to end.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -65,10 +68,10 @@ impl Standby {
     /// Waits until it cannot start the command any more, and says why. Safe to drop and to call again.
     pub(crate) async fn fails(&mut self) -> Failure {
         match self.link.hear().await {
-            Ok(Some(Report::NotStarted(why))) => cannot_start(io::Error::other(why)),
+            Ok(Some(Report::None(NoCommand::System(why)))) => cannot_start(io::Error::other(why)),
             Ok(Some(Report::Ended(end))) => ended_before(end),
-            Ok(Some(Report::Started(_) | Report::TooLate | Report::Gone { .. }) | None) | Err(_) => {
-                ended_before(End::Killed(9))
+            Ok(Some(Report::Opening(_) | Report::Started | Report::None(_) | Report::Gone(_)) | None) | Err(_) => {
+                warden_ended()
             }
         }
     }
@@ -114,6 +117,13 @@ pub(crate) fn cannot_start(error: io::Error) -> Failure {
         .then("see that /proc is mounted and that processes may be started")
 }
 
+/// Somebody has ended the warden before it had done anything.
+pub(crate) fn warden_ended() -> Failure {
+    Failure::new(Exit::Signal(9), "the process that was to start the command was ended")
+        .detail("the command was not started")
+        .then(AGAIN)
+}
+
 /// Somebody has ended the process that was to become the command.
 pub(crate) fn ended_before(end: End) -> Failure {
     let (exit, how) = match end {
@@ -122,5 +132,5 @@ pub(crate) fn ended_before(end: End) -> Failure {
     };
     Failure::new(exit, format!("the process that was to become the command was ended {how}"))
         .detail("the command was not started")
-        .then("run the same command again")
+        .then(AGAIN)
 }

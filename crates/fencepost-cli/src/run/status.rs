@@ -36,28 +36,30 @@ impl Status {
         }
     }
 
-    /// The command runs, as this process.
+    /// The command runs, or may have run, as this process.
     pub(crate) fn started(&mut self, pid: u32) {
         self.line["pid"] = pid.into();
     }
 
-    /// The command itself has ended.
+    /// The command has run until this end.
     pub(crate) fn ended(&mut self, end: End) {
-        match end {
-            End::Exited(code) => {
-                self.line["outcome"] = "exited".into();
-                self.line["command_exit_code"] = code.into();
-            }
-            End::Killed(signal) => {
-                self.line["outcome"] = "killed".into();
-                self.line["command_signal"] = signal.into();
-            }
-        }
+        let (outcome, member, number) = match end {
+            End::Exited(code) => ("exited", "command_exit_code", code),
+            End::Killed(signal) => ("killed", "command_signal", signal),
+        };
+        self.line["outcome"] = outcome.into();
+        self.line[member] = number.into();
     }
 
-    /// The command was stopped because of the lease.
-    pub(crate) fn stopped(&mut self) {
+    /// The command has run until this end, and the lease did not last as long.
+    pub(crate) fn stopped(&mut self, end: End) {
+        self.ended(end);
         self.line["outcome"] = "lease_lost".into();
+    }
+
+    /// Nobody knows whether the command has run.
+    pub(crate) fn unknown(&mut self) {
+        self.line["outcome"] = "unknown".into();
     }
 
     /// Another has the domain, and that is no failure.

@@ -35,11 +35,14 @@ use tokio::{
 use super::{
     cgroup::Cgroup,
     gate::Gate,
-    link::{End, Link, Order, Report, Start, take_over},
+    link::{End, Link, NoCommand, Order, Report, Said, Start, take_over},
     plan::{Limits, Plan, Step, Why},
     signals, tree,
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{Failure, REPORT},
+};
 
 /// How often it looks at the clock: timers stand still while the machine sleeps.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -72,7 +75,9 @@ impl WardenArgs {
 /// When the other end is not `run`.
 pub(crate) async fn run(args: WardenArgs) -> Result<Exit, Failure> {
     let outcome = carry(args).await;
-    outcome.map(|()| Exit::Done).map_err(|error| Failure::new(Exit::Bug, format!("the warden of a command: {error}")))
+    outcome
+        .map(|()| Exit::Done)
+        .map_err(|error| Failure::new(Exit::Bug, format!("the warden of a command: {error}")).then(REPORT))
 }
 
 async fn carry(args: WardenArgs) -> io::Result<()> {
@@ -84,17 +89,20 @@ async fn carry(args: WardenArgs) -> io::Result<()> {
     let mut ended = signal(SignalKind::child())?;
     let (gate, cgroup) = match set_gate(&args.command, &stdin) {
         Ok(set) => set,
-        Err(error) => return link.say(Report::NotStarted(error.to_string())).await,
+        Err(error) => return link.say(Report::None(NoCommand::System(error.to_string()))).await,
     };
     // The command alone reads it from here on.
     drop(stdin);
     let first = gate.pid();
     let start = stand_by(first, &mut link, &mut ended).await?;
-    match start.and_then(|start| open(gate, start, args.limits)) {
-        Ok(plan) => {
-            let mut warden = Warden { link: Some(link), plan, main: Some(first), cgroup, ended };
-            warden.say(Report::Started(first.as_raw_nonzero().get().unsigned_abs())).await;
-            warden.watch().await
+    let opened = match start.and_then(|start| in_time(start, args.limits)) {
+        Ok((start, plan)) => open(gate, start, &mut link).await.map(|gate| (gate, plan)),
+        Err(none) => Err(none),
+    };
+    match opened {
+        Ok((gate, plan)) => {
+            let first = First { pid: first, gate: Some(gate), becomes: false };
+            Warden { link: Some(link), plan, first: Some(first), cgroup, ended }.watch().await
         }
         Err(none) => {
             end_all(cgroup.as_ref())?;
@@ -143,13 +151,31 @@ async fn stand_by(first: Pid, link: &mut Link, ended: &mut Arrivals) -> io::Resu
     }
 }
 
-fn open(gate: Gate, start: Start, limits: Limits) -> Result<Plan, NoStart> {
+fn in_time(start: Start, limits: Limits) -> Result<(Start, Plan), NoStart> {
     let plan = Plan::new(limits, start.until);
-    if !plan.may_start(BootClock.now()) {
-        return Err(NoStart::Told(Report::TooLate));
+    if plan.may_start(BootClock.now()) {
+        Ok((Start { until: plan.term_at(), ..start }, plan))
+    } else {
+        Err(NoStart::Told(Report::None(NoCommand::TooLate)))
     }
-    let opened = gate.open(Start { until: plan.term_at(), ..start });
-    opened.map(|()| plan).map_err(|error| NoStart::Told(Report::NotStarted(error.to_string())))
+}
+
+/// Tells `run` first: should this process be killed in between, nobody may say that nothing was started.
+async fn open(gate: Gate, start: Start, link: &mut Link) -> Result<Link, NoStart> {
+    let first = gate.pid();
+    if link.say(Report::Opening(first.as_raw_nonzero().get().unsigned_abs())).await.is_err() {
+        return Err(NoStart::Alone);
+    }
+    gate.open(start).map_err(|error| match error.kind() {
+        // It has ended before it could be told anything.
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            match waitpid(Some(first), WaitOptions::empty()) {
+                Ok(Some((_, status))) => NoStart::Told(Report::Ended(end(status))),
+                Ok(None) | Err(_) => NoStart::Told(Report::Ended(End::Killed(9))),
+            }
+        }
+        _ => NoStart::Told(Report::None(NoCommand::System(error.to_string()))),
+    })
 }
 
 /// Ends the first process, which has started nothing.
@@ -172,9 +198,41 @@ struct Warden {
     link: Option<Link>,
     plan: Plan,
     /// The command itself, until it has ended.
-    main: Option<Pid>,
+    first: Option<First>,
     cgroup: Option<Cgroup>,
     ended: Arrivals,
+}
+
+/// The first process behind its open gate, and the command that it becomes.
+struct First {
+    pid: Pid,
+    /// Until it has become something else.
+    gate: Option<Link>,
+    /// It has said that it becomes the command next.
+    becomes: bool,
+}
+
+impl First {
+    /// What it has to say, once it has, or has become the command; for ever nothing after that. Safe to drop and to call
+    /// again.
+    async fn news(&mut self) -> Option<Report> {
+        let Some(gate) = &mut self.gate else { return std::future::pending().await };
+        match gate.hear().await {
+            Ok(Some(Said::Becoming)) => {
+                self.becomes = true;
+                None
+            }
+            Ok(Some(Said::Not(none))) => {
+                self.gate = None;
+                Some(Report::None(none))
+            }
+            // Its end of the connection is closed by becoming the command, or by its own end.
+            Ok(None) | Err(_) => {
+                self.gate = None;
+                self.becomes.then_some(Report::Started)
+            }
+        }
+    }
 }
 
 impl Warden {
@@ -199,24 +257,32 @@ impl Warden {
             tokio::select! {
                 _ = self.ended.recv() => {}
                 order = hear(self.link.as_mut()) => self.follow(order),
+                news = news(self.first.as_mut()) => self.pass_on(news).await,
                 () = sleep(pause) => {}
             }
         }
-        let was_stopped = self.plan.stopping() == Some(Why::Lost);
-        self.say(Report::Gone { was_stopped }).await;
+        self.say(Report::Gone(self.plan.stopping().unwrap_or(Why::Leftovers))).await;
         Ok(())
+    }
+
+    async fn pass_on(&mut self, news: Option<Report>) {
+        if let Some(news) = news {
+            self.say(news).await;
+        }
     }
 
     /// Takes note of what has ended, and says whether any member lives.
     async fn reap(&mut self) -> io::Result<bool> {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if Some(pid) == self.main => {
-                    self.main = None;
-                    let now = BootClock.now();
-                    // It may have worked on after the lease: whoever asks has to hear that.
-                    let why = if self.plan.is_over(now) { Why::Lost } else { Why::Leftovers };
-                    self.plan.stop(why, now);
+                Ok(Some((pid, status))) if self.first.as_ref().is_some_and(|first| first.pid == pid) => {
+                    self.plan.ended(BootClock.now());
+                    // What it has said before its end comes before that.
+                    while let Some(first) = self.first.as_mut().filter(|first| first.gate.is_some()) {
+                        let news = first.news().await;
+                        self.pass_on(news).await;
+                    }
+                    self.first = None;
                     self.say(Report::Ended(end(status))).await;
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -234,9 +300,9 @@ impl Warden {
             Some(Order::Until(until)) => self.plan.believed_until(until),
             Some(Order::Stop) => self.plan.stop(Why::Lost, BootClock.now()),
             Some(Order::Forward(number)) => {
-                if let (Some(main), Some(signal)) = (self.main, Signal::from_named_raw(number)) {
+                if let (Some(first), Some(signal)) = (&self.first, Signal::from_named_raw(number)) {
                     // It is our child and not reaped, so the number is still its own.
-                    let _ = kill_process(main, signal);
+                    let _ = kill_process(first.pid, signal);
                 }
             }
         }
@@ -255,6 +321,13 @@ impl Warden {
 async fn hear(link: Option<&mut Link>) -> Option<Order> {
     match link {
         Some(link) => link.hear().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn news(first: Option<&mut First>) -> Option<Report> {
+    match first {
+        Some(first) => first.news().await,
         None => std::future::pending().await,
     }
 }

@@ -86,6 +86,6 @@ fn without_a_place_for_the_session_it_says_what_to_set() {
     let ran = Ran::of(fencepost().args(["renew"]).output().unwrap()).exits(78);
     assert_eq!(
         ran.stderr,
-        "fencepost: nothing says where to keep the session\n  next: export FENCEPOST_SESSION_FILE=$HOME/.fencepost-session\n"
+        "fencepost: nothing says where to keep the session\n  next: export FENCEPOST_SESSION_FILE=$HOME/.fencepost-session\n  next: fencepost help renew\n"
     );
 }

@@ -17,6 +17,8 @@ pub enum Act {
     Pass,
     /// The coordinator gets it, and its answer is thrown away with the connection.
     LoseAnswer,
+    /// The coordinator never gets it, and nobody ever answers.
+    Hang,
     /// The coordinator never gets it; this is the answer.
     Say(String),
     /// The coordinator gets it, and the body of its answer has this replaced.
@@ -71,9 +73,13 @@ fn carry(mut client: TcpStream, server: &str, path: &str, act: impl Fn() -> Act)
     if let Act::Say(answer) = act {
         return client.write_all(answer.as_bytes());
     }
+    if let Act::Hang = act {
+        // Until the client has had enough.
+        return client.read(&mut [0]).map(drop);
+    }
     let answer = ask(server, &request)?;
     match act {
-        Act::Pass | Act::Say(_) => client.write_all(&answer),
+        Act::Pass | Act::Say(_) | Act::Hang => client.write_all(&answer),
         Act::LoseAnswer => Ok(()),
         Act::Replace(from, to) => {
             let text = String::from_utf8_lossy(&answer);

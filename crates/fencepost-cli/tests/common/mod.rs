@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
 pub mod liar;
+pub mod terminal;
 
 use std::{
     ffi::OsStr,

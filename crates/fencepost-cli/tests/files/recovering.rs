@@ -276,7 +276,7 @@ fn a_recovery_that_hung_does_not_open_another_storage_than_the_one_it_was_begun_
     thread::spawn(move || pass(&mut from, &mut back));
     let overtaken = Ran::of(recovering.wait_with_output().unwrap()).exits(69).problem();
     assert_eq!((&overtaken["may_have_happened"], &overtaken["retryable"]), (&json!(false), &json!(true)));
-    assert_eq!(overtaken["fix"], "run the same command again");
+    assert_eq!(overtaken["fix"], "run the same command again (fencepost recover …)");
     shell.run(&["status", "sqlite:x.db"]).exits(81);
     shell.run(&["recover", "sqlite:x.db"]).exits(0);
 }

@@ -9,10 +9,13 @@ mod processes;
 
 mod doubts;
 mod environment;
+mod names;
+mod rare;
 mod recipes;
 mod several;
 mod signals;
 mod standby;
 mod stopping;
 mod terminal;
+mod thousand;
 mod waiting;

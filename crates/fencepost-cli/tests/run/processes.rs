@@ -55,6 +55,12 @@ impl Running {
         Self { child, mark, told: String::new() }
     }
 
+    /// The same, with nothing to read and its standard error kept.
+    pub(crate) fn of_quiet(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        Self::of(command)
+    }
+
     /// Starts the stubborn command and waits until all of it is there.
     pub(crate) fn stubborn(shell: &Shell, options: &[&str]) -> Self {
         let script = stubborn();
@@ -107,6 +113,10 @@ impl Running {
             found.is_some()
         });
         found.unwrap()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end.

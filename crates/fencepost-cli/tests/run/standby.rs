@@ -120,6 +120,8 @@ fn a_warden_that_is_stopped_when_the_lease_comes_starts_nothing() {
     server_gone.server.kill();
     server_gone.running.ends_with(80);
     server_gone.never_started();
+    let told = server_gone.running.told();
+    assert!(told.contains("was not started") && !told.contains("was stopped"), "{told}");
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn where_there_is_no_lease_nothing_is_left_of_what_stood_by() {
 }
 
 /// The folder of the control group that this process is in, where it may make another one in it.
-fn own_group() -> Option<PathBuf> {
+pub(crate) fn own_group() -> Option<PathBuf> {
     let (mounts, groups) =
         (fs::read_to_string("/proc/self/mountinfo").ok()?, fs::read_to_string("/proc/self/cgroup").ok()?);
     let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?;

@@ -1,62 +1,24 @@
 //! On a terminal: what is said there, and what its keys do.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    os::fd::OwnedFd,
-    path::Path,
-    process::Command,
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::{fs::File, io::Write, path::Path, thread, time::Duration};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use fencepost_testkit::torture::skip;
 use signal_hook::iterator::{SignalsInfo, exfiltrator::WithOrigin};
 
 use crate::{
-    common::{Server, Shell, until},
+    common::{Server, Shell, send, terminal::Terminal, until},
     processes::Running,
 };
 
-/// A terminal with somebody at it.
-struct Terminal {
-    keys: File,
-    shown: Arc<Mutex<Vec<u8>>>,
+/// Starts `fencepost run` at a terminal.
+fn run(shell: &Shell, arguments: &[&str]) -> (Terminal, Running) {
+    start(shell, &[&[env!("CARGO_BIN_EXE_fencepost"), "run"], arguments].concat())
 }
 
-impl Terminal {
-    /// Starts `fencepost run` there.
-    fn run(shell: &Shell, arguments: &[&str]) -> (Self, Running) {
-        Self::start(shell, &[&[env!("CARGO_BIN_EXE_fencepost"), "run"], arguments].concat())
-    }
-
-    /// Starts a command with this terminal as its own, leading a session there as a login shell does.
-    fn start(shell: &Shell, words: &[&str]) -> (Self, Running) {
-        let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
-        let theirs = File::options().read(true).write(true).open(name).unwrap();
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).args(words).current_dir(shell.folder.path());
-        command.env("FENCEPOST_URL", &shell.url).env_remove("NO_COLOR");
-        command.stdin(theirs.try_clone().unwrap()).stderr(theirs);
-        let running = Running::of(command);
-        let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut screen, kept) = (File::from(ours.try_clone().unwrap()), shown.clone());
-        thread::spawn(move || {
-            let mut piece = [0; 1024];
-            while let Ok(length @ 1..) = screen.read(&mut piece) {
-                kept.lock().unwrap().extend_from_slice(&piece[..length]);
-            }
-        });
-        (Self { keys: File::from(ours), shown }, running)
-    }
-
-    fn shows(&self, text: &str) -> bool {
-        String::from_utf8_lossy(&self.shown.lock().unwrap()).contains(text)
-    }
+/// Starts a command at a terminal.
+fn start(shell: &Shell, words: &[&str]) -> (Terminal, Running) {
+    let (terminal, command) = Terminal::with(shell, words);
+    (terminal, Running::of(command))
 }
 
 /// Mutant: what comes from the terminal is passed on as well.
@@ -67,9 +29,9 @@ fn control_c_reaches_the_command_once_and_run_stays_for_its_answer() {
     let program = std::env::current_exe().unwrap();
     let words = [program.to_str().unwrap(), "--exact", "terminal::a_program_that_counts_interrupts", "--nocapture"];
     let command = ["env", "COUNTS_INTERRUPTS=yes"];
-    let (mut terminal, mut running) = Terminal::run(&shell, &[&["d", "--"], &command[..], &words[..]].concat());
+    let (mut terminal, mut running) = run(&shell, &[&["d", "--"], &command[..], &words[..]].concat());
     until("it runs", || shell.path("up").exists());
-    terminal.keys.write_all(b"\x03").unwrap();
+    terminal.types(b"\x03");
     until("the command has it", || shell.path("got").exists());
     std::fs::write(shell.path("go"), "").unwrap();
     running.ends_with(6);
@@ -102,9 +64,9 @@ fn a_program_that_counts_interrupts() {
 fn control_c_ends_a_command_that_takes_it() {
     let server = Server::start();
     let shell = server.shell();
-    let (mut terminal, mut running) = Terminal::run(&shell, &["d", "--", "sleep", "1000"]);
+    let (mut terminal, mut running) = run(&shell, &["d", "--", "sleep", "1000"]);
     running.becomes("sleep");
-    terminal.keys.write_all(b"\x03").unwrap();
+    terminal.types(b"\x03");
     running.ends_with(130);
 }
 
@@ -112,8 +74,8 @@ fn control_c_ends_a_command_that_takes_it() {
 fn the_command_reads_what_is_typed() {
     let server = Server::start();
     let shell = server.shell();
-    let (mut terminal, mut running) = Terminal::run(&shell, &["d", "--", "sh", "-c", "read line; echo $line >typed"]);
-    terminal.keys.write_all(b"hello\n").unwrap();
+    let (mut terminal, mut running) = run(&shell, &["d", "--", "sh", "-c", "read line; echo $line >typed"]);
+    terminal.types(b"hello\n");
     running.ends_with(0);
     assert_eq!(std::fs::read_to_string(shell.path("typed")).unwrap(), "hello\n");
 }
@@ -129,10 +91,10 @@ fn control_z_stops_the_command_and_the_end_of_the_lease_still_ends_it() {
          while ! test -e go; do sleep 0.05; done; fg >/dev/null; echo $? >code",
         env!("CARGO_BIN_EXE_fencepost")
     );
-    let (mut terminal, mut running) = Terminal::start(&shell, &["bash", "-c", &script]);
+    let (mut terminal, mut running) = start(&shell, &["bash", "-c", &script]);
     let kept = |name: &str| std::fs::read_to_string(shell.path(name)).unwrap_or_default().trim().to_owned();
     until("it runs", || !kept("up").is_empty());
-    terminal.keys.write_all(b"\x1a").unwrap();
+    terminal.types(b"\x1a");
     until("it is stopped", || kept("stopped") == "148");
     until("the lease has ended, and the command with it", || !Path::new("/proc").join(kept("up")).exists());
     std::fs::write(shell.path("go"), "").unwrap();
@@ -144,7 +106,7 @@ fn control_z_stops_the_command_and_the_end_of_the_lease_still_ends_it() {
 fn it_says_what_it_holds_and_what_that_promises() {
     let server = Server::start();
     let shell = server.shell();
-    let (terminal, mut running) = Terminal::run(&shell, &["d", "--", "true"]);
+    let (terminal, mut running) = run(&shell, &["d", "--", "true"]);
     running.ends_with(0);
     until("it is told", || terminal.shows("holding d with token 0.") && terminal.shows("FencedOnFirstWrite"));
 }
@@ -154,8 +116,98 @@ fn it_says_what_it_waits_for_and_who_has_it() {
     let server = Server::start();
     let shell = server.shell();
     shell.run(&["acquire", "d", "--ttl", "60s", "--holder", "somebody else"]).exits(0);
-    let (terminal, mut running) = Terminal::run(&shell, &["d", "--ttl", "60s", "--wait", "60s", "--", "true"]);
+    let (terminal, mut running) = run(&shell, &["d", "--ttl", "60s", "--wait", "60s", "--", "true"]);
     until("ten seconds are over", || terminal.shows("waiting for d, held by somebody else (10 s)"));
     shell.run(&["release"]).exits(0);
     running.ends_with(0);
+}
+
+/// Mutant: the session is opened in silence.
+#[test]
+fn it_says_that_it_waits_for_a_coordinator_that_is_away() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    let (terminal, mut running) = run(&shell, &["d", "--if-held", "wait", "--", "true"]);
+    until("a second is over", || terminal.shows("waiting for the coordinator at http://127.0.0.1:1: "));
+    assert!(terminal.shows("Connection refused") && terminal.shows(" (1 s)"), "{}", terminal.shown());
+    until("ten seconds are over", || terminal.shows(" (10 s)"));
+    send("TERM", running.pid());
+    running.ends_with(143);
+}
+
+/// Nothing is known of it but that it is silent.
+#[test]
+fn it_says_that_it_waits_for_a_coordinator_that_hangs() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (terminal, mut running) = run(&Shell::at(&url), &["d", "--", "true"]);
+    until("a second is over", || terminal.shows(&format!("waiting for the coordinator at {url} (1 s)")));
+    send("TERM", running.pid());
+    running.ends_with(143);
+}
+
+#[test]
+fn it_says_within_a_second_or_so_what_it_waits_for() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d", "--ttl", "60s", "--holder", "somebody else"]).exits(0);
+    let (terminal, mut running) = run(&shell, &["d", "--ttl", "60s", "--wait", "60s", "--", "true"]);
+    until("a second is over", || terminal.shows("waiting for d, held by somebody else (1 s)"));
+    shell.run(&["release"]).exits(0);
+    running.ends_with(0);
+}
+
+#[test]
+fn it_says_what_it_waits_for_when_the_command_has_ended() {
+    let server = Server::start();
+    let shell = server.shell();
+    let script = format!("trap '' TERM; (sleep 3 &); kill -STOP {}; exit 3", server.pid());
+    let (terminal, mut running) = run(&shell, &["d", "--ttl", "60s", "--", "sh", "-c", &script]);
+    until("what is left is told", || terminal.shows("waiting for what the command has left behind to end (1 s)"));
+    until("the release is told", || terminal.shows("waiting for the coordinator to confirm the release (1 s)"));
+    running.ends_with(3);
+    send("CONT", server.pid());
+}
+
+fn catches_quit(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & (1 << 2) != 0)
+}
+
+/// A terminal sends QUIT to the whole group, also to those of us that only wait, and nobody wants an image of those.
+/// Mutant: the process at the gate takes QUIT as it comes.
+#[test]
+fn control_backslash_ends_a_wait_and_leaves_no_image_of_ours() {
+    let server = Server::start();
+    let (holder, shell) = (server.shell(), server.shell());
+    holder.run(&["acquire", "d", "--ttl", "60s"]).exits(0);
+    if shell.sh("ulimit -c unlimited").code != Some(0) {
+        return skip("images of processes that QUIT ends", "this process may have none");
+    }
+    let line = format!("ulimit -c unlimited; exec {} run d --wait 5m -- true", env!("CARGO_BIN_EXE_fencepost"));
+    let (mut terminal, mut running) = start(&shell, &["sh", "-c", &line]);
+    for part in [running.pid(), running.warden(), running.first()] {
+        until("it is there, and minds the signal", || catches_quit(part));
+    }
+    terminal.types(b"\x1c");
+    running.ends_with(131);
+    let left: Vec<_> =
+        std::fs::read_dir(shell.folder.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn control_backslash_reaches_the_command_and_its_answer_comes_back() {
+    let server = Server::start();
+    let shell = server.shell();
+    let script = "trap 'exit 7' QUIT; echo >up; while :; do sleep 0.02; done";
+    let line = format!("ulimit -c unlimited; exec {} run d -- sh -c \"$0\"", env!("CARGO_BIN_EXE_fencepost"));
+    let (mut terminal, mut running) = start(&shell, &["sh", "-c", &line, script]);
+    until("it runs", || shell.path("up").exists());
+    terminal.types(b"\x1c");
+    running.ends_with(7);
+    let (mut terminal, mut running) = run(&shell, &["d", "--", "sleep", "1000"]);
+    running.becomes("sleep");
+    terminal.types(b"\x1c");
+    running.ends_with(131);
 }

@@ -9,11 +9,11 @@ use std::ffi::OsString;
 use clap::Args;
 use fencepost_client::HttpCoordinator;
 use fencepost_coordinator::{CallError, Coordinator, Refused};
-use fencepost_core::{Token, lease::LiveSnapshot};
+use fencepost_core::{Domain, Token, lease::LiveSnapshot};
 use serde_json::{Map, Value};
 
 use crate::{
-    coordinator::{Call, UrlArgs, failed},
+    coordinator::{Call, UrlArgs, asking, failed},
     exit::Exit,
     failure::Failure,
     names,
@@ -52,10 +52,20 @@ pub(crate) struct ExplainArgs {
     url: UrlArgs,
 }
 
-pub(crate) async fn run(args: ExplainArgs, output: Output) -> Result<Exit, Failure> {
+/// What is to be explained, each where it was named.
+type Named = (Option<Domain>, Option<Token>, Option<receiver::Asked>);
+
+/// What is to be explained.
+pub(crate) fn understand(args: &ExplainArgs) -> Result<Named, Failure> {
     let domain = args.domain.as_deref().map(names::domain).transpose()?;
     let token = args.token.as_deref().map(str::parse::<Token>).transpose()?;
     let receiver = args.receiver.as_deref().map(receiver::Asked::parse).transpose()?;
+    Ok((domain, token, receiver))
+}
+
+pub(crate) async fn run(args: ExplainArgs, output: Output) -> Result<Exit, Failure> {
+    let (domain, token, receiver) = understand(&args)?;
+    let _asking = asking(&args.url.url);
     let asking = Asking { coordinator: args.url.connect()?, url: args.url };
     let explained = match (token, domain) {
         (Some(token), domain) => token::explain(&asking, token, domain, receiver).await?,

@@ -11,7 +11,7 @@ use super::Explained;
 use crate::{exit::Exit, failure::Failure, resource::Resource};
 
 /// A receiver that is asked what it would say. Nothing in it is changed.
-pub(super) struct Asked(Resource);
+pub(crate) struct Asked(Resource);
 
 /// What the receiver's own records say.
 struct Records {

@@ -20,7 +20,7 @@ use fencepost_testkit::prove::{Call, Hooks, Line, NoAnswer, Plan, Request, Targe
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{hooks::Commands, target::Service, world::RealWorld};
-use crate::{duration::Typed, exit::Exit, failure::Failure, names, output::Output};
+use crate::{duration::Typed, exit::Exit, failure::Failure, names, output::Output, progress};
 
 pub(crate) use self::sender::{SenderArgs, run as run_sender};
 
@@ -124,18 +124,26 @@ pub(crate) async fn run(args: ProveArgs, output: Output) -> Result<Exit, Failure
     let line = Line { address, host: service.host.clone(), headers, patience };
     let commands = Commands { restart: args.restart_hook, backup: args.backup_hook, restore: args.restore_hook };
     let world = RealWorld::open(line, epoch, commands, plan.domain.clone())?;
+    let asking = progress::doing(format!("asking the service at {}", args.url));
     answers(&world, &plan, &args.url).await?;
+    drop(asking);
     let on = |kind| signal(kind).expect("a current-thread runtime can listen for signals");
     // A hook has a group of its own, so what ends this command does not end the hook by itself.
     let (mut interrupt, mut terminate) = (on(SignalKind::interrupt()), on(SignalKind::terminate()));
     let (mut hangup, mut quit) = (on(SignalKind::hangup()), on(SignalKind::quit()));
+    let mut trying = None;
+    let begins = |scenario| {
+        tell::begins(scenario, output);
+        trying = Some(tell::goes_on(scenario));
+    };
     let report = tokio::select! {
-        report = fencepost_testkit::prove::prove(&plan, &world, |scenario| tell::begins(scenario, output)) => report,
+        report = fencepost_testkit::prove::prove(&plan, &world, begins) => report,
         _ = interrupt.recv() => return Ok(Exit::Signal(2)),
         _ = terminate.recv() => return Ok(Exit::Signal(15)),
         _ = hangup.recv() => return Ok(Exit::Signal(1)),
         _ = quit.recv() => return Ok(Exit::Signal(3)),
     };
+    drop(trying);
     world.close().await;
     tell::report(&report, &args.url, &plan, output)?;
     Ok(if report.is_clean() { Exit::Done } else { Exit::Findings })

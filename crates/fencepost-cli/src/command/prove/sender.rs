@@ -16,7 +16,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, set_pare
 use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{Failure, REPORT},
+};
 
 /// The hidden subcommand under which this binary is such a process.
 const SUBCOMMAND: &str = "prove-sender";
@@ -42,7 +45,7 @@ const READY: &str = "ready";
 /// # Errors
 /// When nobody listens.
 pub(crate) async fn run(_: SenderArgs) -> Result<Exit, Failure> {
-    serve().await.map_err(|error| Failure::new(Exit::Bug, format!("the late sender: {error}")))?;
+    serve().await.map_err(|error| Failure::new(Exit::Bug, format!("the late sender: {error}")).then(REPORT))?;
     Ok(Exit::Done)
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::{
     failure::Failure,
     output::{Output, aside},
+    progress::{self, Doing},
 };
 
 /// Says on a terminal what is tried now: some scenarios take a while.
@@ -15,6 +16,11 @@ pub(super) fn begins(scenario: Scenario, output: Output) {
     if !output.json && io::stderr().is_terminal() {
         aside(&format!("trying: {}", scenario.title()));
     }
+}
+
+/// Says for how long it has been tried.
+pub(super) fn goes_on(scenario: Scenario) -> Doing {
+    progress::doing(format!("trying: {}", scenario.title()))
 }
 
 /// How many there are of each.
