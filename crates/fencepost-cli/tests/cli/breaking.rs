@@ -148,3 +148,55 @@ fn a_lost_answer_is_told_as_a_doubt_with_the_line_that_settles_it() {
     let line = server.shell().run(&elsewhere).exits(82).next("fencepost break");
     assert!(line.contains("--advance 'sqlite:a b' --url http"), "{line}");
 }
+
+/// What the holder keeps of its lease is its own: whatever became of it, the id in the answer to somebody else is enough,
+/// and nothing less is.
+#[test]
+fn the_lease_of_a_holder_whose_own_record_is_damaged_is_broken_all_the_same() {
+    let server = Server::start();
+    for (damage, code) in [(&b""[..], 78), (b"{", 78), (b"\xff\xfe", 78), (b"{\"url\":\"x\"}", 78), (b"null\0", 78)] {
+        let (holder, operator) = (server.shell(), server.shell());
+        let database = guarded(&holder, "x.db");
+        let script =
+            format!("eval \"$(fencepost acquire d --ttl 60s --export)\"; fencepost advance {database}; env >kept");
+        holder.sh(&script).exits(0);
+        std::fs::write(holder.session_file(), damage).unwrap();
+        for words in [&["renew"][..], &["release"], &["acquire", "d"]] {
+            let damaged = holder.run(words).exits(code);
+            assert!(
+                damaged.stderr.contains("is damaged") && damaged.stderr.contains("next: rm "),
+                "{}",
+                damaged.stderr
+            );
+        }
+        let held = operator.run(&["acquire", "d"]).exits(75);
+        let line = held.next("fencepost break");
+        let id = line.split_whitespace().skip_while(|word| *word != "--lease").nth(1).unwrap().to_owned();
+        for part in ["d is held by ", "since ", "ends in ", ", token 0.", &id] {
+            assert!(held.stderr.contains(part), "{part:?} in {}", held.stderr);
+        }
+        // Neither a wrong id nor the lack of a reason ends it.
+        operator.run(&["break", "d", "--lease", &"0".repeat(32), "--reason", "r"]).exits(64);
+        operator.run(&["break", "d", "--lease", &id]).exits(64);
+        assert_eq!(operator.run(&["show", "d", "--json"]).exits(0).json()["items"][0]["lease"], id.as_str());
+        let line = line.replace("--reason TEXT", "--reason 'its record is damaged'");
+        let broken = operator.sh(&format!("{line} --advance {database} --json")).exits(0).json();
+        let entry = operator.run(&["history", "d", "--json"]).exits(0).json()["items"][0].clone();
+        assert_eq!(
+            (&entry["event"], &entry["reason"]),
+            (&"revoked".into(), &"its record is damaged".into()),
+            "{entry}"
+        );
+        // Whoever still has the grant is stale, and the next owner is not.
+        let grant = std::fs::read_to_string(holder.path("kept")).unwrap();
+        let grant = grant.lines().find_map(|line| line.strip_prefix("FENCEPOST_GRANT=")).unwrap();
+        let stale = holder.run(&["advance", &database, "--grant", grant, "--json"]).exits(81).json();
+        assert_eq!((&stale["reason"], &stale["least_accepted"]), (&"stale".into(), &broken["fence_to"]), "{stale}");
+        // The old id never hits the successor.
+        operator.run(&["acquire", "d"]).exits(0);
+        let late = holder.sh(&format!("{line} --json")).exits(0).json();
+        assert_eq!(late["already"], true, "{late}");
+        operator.run(&["renew"]).exits(0);
+        operator.run(&["release"]).exits(0);
+    }
+}

@@ -19,7 +19,8 @@ fn serve(arguments: &[&str]) -> Ran {
     Ran::of(fencepost().args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).output().unwrap())
 }
 
-/// Mutant: `Embedded::init` called where there is no store.
+/// Mutants: `Embedded::init` called where there is no store; the advice to put an old directory back, on which the same
+/// tokens would be granted once more.
 #[test]
 fn an_empty_directory_is_never_taken_for_a_new_coordinator() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,6 +29,7 @@ fn an_empty_directory_is_never_taken_for_a_new_coordinator() {
         let ran = serve(&["--data", data]).exits(78);
         let line = ran.next("fencepost serve --data");
         assert!(line.starts_with(&format!("fencepost serve --data {data} --init")), "{line}");
+        ran.next("never copy an old directory back");
     }
     assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was made");
 }
