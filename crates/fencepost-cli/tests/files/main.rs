@@ -8,6 +8,8 @@ mod checking;
 mod counter;
 mod crowd;
 mod guarding;
+mod late;
+mod odd_names;
 mod piping;
 mod recipe;
 mod recovering;
