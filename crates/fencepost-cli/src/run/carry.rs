@@ -107,7 +107,7 @@ impl<'a> Carrier<'a> {
         loop {
             if self.loss.is_some() && !is_told {
                 is_told = true;
-                self.waits.send_replace(WaitsFor::End("the command to end, because its lease is lost"));
+                self.waits.send_replace(WaitsFor::Told("the command to end, because its lease is lost"));
                 self.say(Order::Stop).await;
             }
             tokio::select! {
@@ -141,7 +141,7 @@ impl<'a> Carrier<'a> {
 
     fn take(&mut self, report: Report) {
         if matches!(report, Report::Ended(_)) && self.loss.is_none() {
-            self.waits.send_replace(WaitsFor::End("what the command has left behind to end"));
+            self.waits.send_replace(WaitsFor::Told("what the command has left behind to end"));
         }
         self.heard.take(report);
     }

@@ -64,7 +64,7 @@ pub(crate) use self::{
 };
 use crate::{
     exit::Exit,
-    failure::{AGAIN, Failure},
+    failure::{AGAIN, Failure, REPORT},
     output::{Output, aside},
     report,
 };
@@ -92,9 +92,7 @@ async fn run_told(
     waits: &watch::Sender<WaitsFor>,
 ) -> Result<Exit, Failure> {
     let mut ask = Ask::parse(args)?;
-    for resource in &mut ask.resources {
-        resource.look(&ask.domains)?;
-    }
+    look_at_receivers(&mut ask, waits).await?;
     let mut signals = Signals::listen().map_err(|error| {
         Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")).then(AGAIN)
     })?;
@@ -119,6 +117,22 @@ async fn run_told(
         report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
     }
     ending(carried)
+}
+
+/// Whether they are there, before a lease is asked for. A file or a database may be locked for a while.
+async fn look_at_receivers(ask: &mut Ask, waits: &watch::Sender<WaitsFor>) -> Result<(), Failure> {
+    if ask.resources.is_empty() {
+        return Ok(());
+    }
+    waits.send_replace(WaitsFor::Told("the receivers to be looked at"));
+    let (mut resources, domains) = (ask.resources.clone(), ask.domains.clone());
+    let looking = tokio::task::spawn_blocking(move || {
+        let looked = resources.iter_mut().try_for_each(|resource| resource.look(&domains));
+        looked.map(|()| resources)
+    });
+    let looked = looking.await.map_err(|error| Failure::new(Exit::Bug, error.to_string()).then(REPORT))?;
+    ask.resources = looked?;
+    Ok(())
 }
 
 /// Whether it failed though the lease lasted.

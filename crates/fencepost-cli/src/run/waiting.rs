@@ -34,8 +34,8 @@ pub(crate) enum WaitsFor {
     Session { trouble: Option<String> },
     /// A domain, and what is to be advanced for it.
     Domain { domain: Domain, session: SessionId },
-    /// The command to end, for this reason.
-    End(&'static str),
+    /// What these words say.
+    Told(&'static str),
     /// The coordinator to confirm that the leases were given back.
     Release,
 }
@@ -47,8 +47,8 @@ impl WaitsFor {
             (Self::Session { .. }, Self::Session { .. }) => true,
             (Self::Domain { domain, .. }, Self::Domain { domain: other, .. }) => domain == other,
             (
-                Self::Nothing | Self::Session { .. } | Self::Domain { .. } | Self::End(_) | Self::Release,
-                Self::Nothing | Self::Session { .. } | Self::Domain { .. } | Self::End(_) | Self::Release,
+                Self::Nothing | Self::Session { .. } | Self::Domain { .. } | Self::Told(_) | Self::Release,
+                Self::Nothing | Self::Session { .. } | Self::Domain { .. } | Self::Told(_) | Self::Release,
             ) => self == other,
         }
     }
@@ -105,7 +105,7 @@ async fn words(url: &UrlArgs, what: &WaitsFor) -> Option<String> {
                 Err(_) => format!("{domain}; the coordinator at {} does not answer", url.url),
             })
         }
-        WaitsFor::End(why) => Some((*why).to_owned()),
+        WaitsFor::Told(what) => Some((*what).to_owned()),
         WaitsFor::Release => Some("the coordinator to confirm the release".to_owned()),
     }
 }
@@ -123,6 +123,6 @@ mod tests {
         };
         assert!(session(None).goes_on_as(&session(Some("refused"))));
         assert!(domain("d").goes_on_as(&domain("d")) && !domain("d").goes_on_as(&domain("e")));
-        assert!(!session(None).goes_on_as(&WaitsFor::Release) && !WaitsFor::End("a").goes_on_as(&WaitsFor::End("b")));
+        assert!(!session(None).goes_on_as(&WaitsFor::Release) && !WaitsFor::Told("a").goes_on_as(&WaitsFor::Told("b")));
     }
 }

@@ -208,6 +208,13 @@ fn what_another_holds_or_was_lost_names_a_command() {
     holder.sh(&holder.run(&["show", "d"]).exits(0).next("fencepost break")).exits(0);
     let ran = holder.run(&["release"]).exits(80);
     names_a_command(&ran, "release");
+    holder.run(&["acquire", "e"]).exits(0);
+    let kept = holder.kept();
+    let secret = kept["secret"].as_str().unwrap();
+    let other: String = secret.chars().map(|digit| if digit == 'a' { 'b' } else { 'a' }).collect();
+    fs::write(holder.session_file(), kept.to_string().replace(secret, &other)).unwrap();
+    fails(&holder, &["renew"], 77);
+    fails(&holder, &["release"], 77);
     let deaf = Liar::before(&server.url, "/heartbeat", |_| Act::json(500, "x"));
     fails(&Shell::at(&deaf.url), &["run", "lost", "--ttl", "1s", "--", "sleep", "1000"], 80);
     let lost = Shell::at(&Liar::before(&server.url, "/v1/leases", |_| Act::LoseAnswer).url);

@@ -59,7 +59,7 @@ fn writes(pid: u32) -> Option<u64> {
     io.lines().find_map(|line| line.strip_prefix("syscw: ")).and_then(|number| number.trim().parse().ok())
 }
 
-/// Mutant: the warden says that the gate is opened when it has been.
+/// Mutant: a warden that says nothing more once it has opened the gate is taken to have started nothing.
 #[test]
 fn a_warden_that_is_killed_at_the_open_gate_leaves_it_unknown_whether_the_command_ran() {
     let server = Server::start();

@@ -211,3 +211,18 @@ fn control_backslash_reaches_the_command_and_its_answer_comes_back() {
     terminal.types(b"\x1c");
     running.ends_with(131);
 }
+
+/// Mutant: the receivers are looked at by whoever also tells of it.
+#[test]
+fn it_says_that_it_waits_for_a_receiver_that_is_locked() {
+    let server = Server::start();
+    let shell = server.shell();
+    let database = shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    shell.run(&["guard", &database, "t", "--domain", "d"]).exits(0);
+    let blocker = rusqlite::Connection::open(shell.path("x.db")).unwrap();
+    blocker.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let (terminal, mut running) = run(&shell, &["d", "--advance", &database, "--", "touch", "ran"]);
+    until("a second is over", || terminal.shows("waiting for the receivers to be looked at (1 s)"));
+    drop(blocker);
+    running.end();
+}
