@@ -68,10 +68,11 @@ impl ReceiverRow {
         self.recovery.as_slice().try_into().ok().map(RecoveryId::from_bytes)
     }
 
-    /// The mutation counter; `None` when the column is damaged.
+    /// The mutation counter; `None` when the column is damaged. The last number there is counts as damage too: no receiver
+    /// has changed so often, and it could not count on.
     #[must_use]
     pub fn mutation_counter(&self) -> Option<u64> {
-        u64::try_from(self.counter).ok()
+        u64::try_from(self.counter).ok().filter(|_| self.counter < i64::MAX)
     }
 
     fn known_epoch(&self) -> Option<Epoch> {

@@ -62,6 +62,10 @@ fn damaged_columns_are_never_read_as_absent_ones() {
     assert_eq!(read(&ReceiverRow { issuer: String::new(), ..row() }, &none), None);
     assert_eq!(read(&row(), &DomainRow { fence: Some(-5), ..DomainRow::default() }), None);
     assert_eq!(read(&row(), &DomainRow { fingerprint: Some(vec![1; 31]), ..DomainRow::default() }), None);
-    let damaged = ReceiverRow { recovery: vec![1], ..row() };
-    assert_eq!(condition_of(&damaged, HERE, 0), Condition::Closed(Closure::MetadataMissing));
+    let closed = Condition::Closed(Closure::MetadataMissing);
+    assert_eq!(condition_of(&ReceiverRow { recovery: vec![1], ..row() }, HERE, 0), closed);
+    for counter in [-1, i64::MAX] {
+        assert_eq!(condition_of(&ReceiverRow { counter, ..row() }, HERE, 0), closed, "{counter}");
+    }
+    assert_eq!(condition_of(&ReceiverRow { counter: i64::MAX - 1, ..row() }, HERE, 0), Condition::Open);
 }
