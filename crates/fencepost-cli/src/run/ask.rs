@@ -41,11 +41,12 @@ of all), FENCEPOST_URL and FENCEPOST_DEADLINE; never the session's secret. It is
 before the command starts (FencedOnAcquire). Several domains are acquired one after the other in the byte order of their \
 names, so that no two runs wait for each other in a circle.
 
-When the lease is lost, or may be, every process of the command gets TERM and after --stop-after KILL, in time for none \
-of them to run past the end of the lease; then `run` exits 80. It gives the lease back when no process of the command \
-lives any more: what the command leaves in the background gets TERM, and KILL after --stop-after. TERM, INT, HUP and \
-QUIT are passed on to the command. Otherwise `run` exits with what the command exits with, 128+n where signal n killed \
-it, and 126 or 127 where it could not be started; see `fencepost help exit-codes`.")]
+When the lease is lost, or may be, every process of the command gets TERM and after --stop-after KILL, in time for \
+none of them to run past the end of the lease; then `run` exits 80. It gives the lease back when no process of the \
+command lives any more: what the command leaves in the background gets TERM, and KILL after --stop-after. TERM, INT, \
+HUP and QUIT are passed on to the command. Where nobody can know whether the command was started `run` exits 82. \
+Otherwise it exits with what the command exits with, 128+n where signal n killed it, and 126 or 127 where it could \
+not be started; see `fencepost help exit-codes`.")]
 pub(crate) struct RunArgs {
     /// The domains, e.g. invoices/2026-11
     #[arg(required = true, value_name = "DOMAIN")]

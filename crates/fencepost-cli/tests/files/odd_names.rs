@@ -141,3 +141,29 @@ fn a_file_may_be_of_any_domain_and_its_records_stay_where_they_belong() {
         assert_eq!(names, [".f.fence", ".f.fence-spare", ".f.lock", "f"], "{name:?}");
     }
 }
+
+/// A grant is typed, or stands in the environment, so its names are no surer than any other.
+/// Mutant: a half of a character is replaced by something.
+#[test]
+fn a_grant_with_a_name_that_breaks_a_rule_is_refused_and_nothing_is_written() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let grant = grant(&shell, "f");
+    let (before, long) = (fs::read(shell.path(".f.fence")).unwrap(), "x".repeat(513));
+    for name in ["", r"\ud800", r"a\udfffb", r"a\u0000b", r"a\nb", r"\u0085", &long] {
+        let odd = grant.replace(r#""domain":"f""#, &format!(r#""domain":"{name}""#));
+        assert_ne!(odd, grant);
+        let ran = write(&shell, "file:f", "x", &["--grant".into(), odd.clone().into()]).exits(64);
+        assert!(ran.problem()["detail"].as_str().unwrap().contains("grant: "), "{name:?}: {}", ran.stderr);
+        let ran = shell.command(&["read", "file:f"]).env("FENCEPOST_GRANT", &odd).output().unwrap();
+        Ran::of(ran).exits(64);
+        shell.run(&["advance", "file:f", "--grant", &odd]).exits(64);
+    }
+    // The half of a character in an escape is one where the other half follows.
+    let whole = grant.replace(r#""domain":"f""#, r#""domain":"\ud83e\udd80""#);
+    let ran = write(&shell, "file:f", "x", &["--grant".into(), whole.into()]).exits(81).json();
+    assert_eq!(ran["reason"], "wrong_domain");
+    assert_eq!(fs::read(shell.path(".f.fence")).unwrap(), before);
+    assert!(!shell.path("f").exists());
+}
