@@ -243,6 +243,11 @@ impl Warden {
             let step = if self.link.is_none() { Step::Kill } else { self.plan.step(now) };
             let pause = match step {
                 Step::Wait(until) => until.since(now).min(GLANCE),
+                // Woken, it would still become the command.
+                Step::Term if self.is_at_the_gate() => {
+                    kill(self.cgroup.as_ref())?;
+                    continue;
+                }
                 Step::Term => {
                     // A stopped member could not act on it.
                     tree::signal_all(getpid(), &[], &[Signal::TERM, Signal::CONT])?;
@@ -263,6 +268,11 @@ impl Warden {
         }
         self.say(Report::Gone(self.plan.stopping().unwrap_or(Why::Leftovers))).await;
         Ok(())
+    }
+
+    /// Whether nothing is known of the first process but that it waits.
+    fn is_at_the_gate(&self) -> bool {
+        self.first.as_ref().is_some_and(|first| first.gate.is_some() && !first.becomes)
     }
 
     async fn pass_on(&mut self, news: Option<Report>) {

@@ -96,10 +96,26 @@ fn a_process_that_is_stopped_at_the_gate_until_the_lease_ends_is_told_as_no_star
     assert!(running.told().contains("was not started") && !shell.path("ran").exists(), "{}", running.told());
 }
 
-/// It is not ended by the TERM that the warden sends at the end of the lease, and goes on then, too late.
-/// Mutant: what the first process exits with is told as the exit of the command.
+/// The end of the lease is not its end by time, so there would be time enough to start something.
+/// Mutant: TERM, and CONT for who is stopped, also to a process that waits at the gate and ignores TERM.
 #[test]
-fn a_process_at_the_gate_that_ignores_term_and_comes_late_is_told_as_no_start() {
+fn a_lease_that_is_broken_while_a_process_is_stopped_at_the_gate_starts_nothing() {
+    let server = Server::start();
+    let (holder, shell, mut running) = waiting(&server, &["env", "--ignore-signal=TERM"], &["--ttl", "9s"]);
+    send("STOP", running.first());
+    holder.run(&["release"]).exits(0);
+    until("it has the lease", || item(&holder)["holder"] != "earlier");
+    let lease = item(&holder)["lease"].clone();
+    holder.run(&["break", "d", "--lease", lease.as_str().unwrap(), "--reason", "stuck"]).exits(0);
+    running.ends_with(80);
+    running.is_gone();
+    assert!(running.told().contains("was not started") && !shell.path("ran").exists(), "{}", running.told());
+    assert_eq!(status(&shell)["outcome"], "not_started");
+}
+
+/// Mutant: what the first process ends with is told as the end of the command.
+#[test]
+fn a_process_at_the_gate_that_ignores_term_ends_with_the_lease_and_is_told_as_no_start() {
     let mut server = Server::start();
     let (holder, shell, mut running) = waiting(&server, &["env", "--ignore-signal=TERM"], &["--ttl", "2s"]);
     send("STOP", running.first());
@@ -110,7 +126,7 @@ fn a_process_at_the_gate_that_ignores_term_and_comes_late_is_told_as_no_start() 
     running.is_gone();
     let status = status(&shell);
     assert_eq!((&status["outcome"], &status["command_exit_code"]), (&"not_started".into(), &Value::Null), "{status}");
-    assert!(running.told().contains("too little of the lease was left"), "{}", running.told());
+    assert!(running.told().contains("was lost before the command came to run"), "{}", running.told());
     assert!(!shell.path("ran").exists());
 }
 
