@@ -147,7 +147,7 @@ impl Failure {
     /// Tells it on standard error. Never on standard output: a script that reads a token from there must not find
     /// somebody else's.
     pub(crate) fn tell(&self, json: bool) {
-        progress::clear();
+        progress::answered();
         let mut stderr = io::stderr().lock();
         // Where standard error is closed, the exit code still tells.
         let _ = if json { writeln!(stderr, "{}", self.json()) } else { self.tell_people(&mut stderr) };

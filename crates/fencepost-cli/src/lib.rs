@@ -148,7 +148,10 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         progress::show_on_terminal(cli.json);
     }
     match execute(cli.command, &matches, Output::new(cli.json)) {
-        Ok(exit) => exit.code(),
+        Ok(exit) => {
+            progress::answered();
+            exit.code()
+        }
         Err(failure) => failure.in_command(matches.subcommand_name().unwrap_or_default()).end_with(cli.json),
     }
 }

@@ -70,7 +70,7 @@ impl Output {
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn write(&self, write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
-        progress::clear();
+        progress::answered();
         let mut stdout = io::stdout().lock();
         let Err(error) = write(&mut stdout).and_then(|()| stdout.flush()) else { return Ok(()) };
         match (self.unheard, error.kind()) {
@@ -210,6 +210,5 @@ pub(crate) fn terminal_width(terminal: impl AsFd) -> Option<usize> {
 
 /// A line on standard error, beside the output. Where that is closed, the exit code still tells what counts.
 pub(crate) fn aside(line: &str) {
-    progress::clear();
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = progress::beside(|| writeln!(io::stderr(), "{line}"));
 }

@@ -1,19 +1,26 @@
-//! What takes longer than a second says so: on a terminal, on standard error, in one line that goes away again.
+//! What takes longer than a second says so: on a terminal, on standard error.
 //!
 //! Whoever begins something that may take a while holds a [`Doing`] for as long as it goes on. The innermost one is
 //! shown, once it is a second old, by a thread of its own: most of this program's work blocks the thread that does it.
-//! Whatever else is written takes the line away first ([`clear`]), so that nobody has to end a `Doing` in time.
+//! The work never waits for the terminal, which may be stopped; what else is written there takes the line away first
+//! ([`beside`]), and an answer ends everything that led to it ([`answered`]).
 //!
-//! What it is not: a part of the answer. Without a terminal, and with `--json`, there is none of it.
+//! What it is not: a part of the answer. Without a terminal, in the background, and with `--json`, there is none of it.
 
 use std::{
+    env,
     io::{self, IsTerminal, Write},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::output::{terminal_knows_codes, terminal_width};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::{
+    output::{terminal_knows_codes, terminal_width},
+    run::is_in_foreground,
+};
 
 /// What is over by then is not worth a word.
 const SILENT: Duration = Duration::from_secs(1);
@@ -22,36 +29,45 @@ const REFRESH: Duration = Duration::from_millis(250);
 /// How often a terminal that cannot take a line back gets another one.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-static LINE: Mutex<Line> = Mutex::new(Line { form: None, doings: Vec::new(), next: 0, shown: None, told: None });
+/// How long an answer waits for a line to be taken away. A terminal that is stopped takes nothing.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+static DOINGS: Mutex<Doings> = Mutex::new(Doings { form: None, entries: Vec::new(), next: 0 });
 static CHANGED: Condvar = Condvar::new();
+/// Held while anything is written there. Whoever holds it may look at `DOINGS`, and not the other way round.
+static SCREEN: Mutex<Screen> = Mutex::new(Screen { shown: None, told: None });
 
 /// What is said; asked for whenever it is shown, because it may be another thing by then.
-type Words = Box<dyn Fn() -> String + Send>;
+type Words = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// How it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// In one line that is drawn over itself.
     Redrawn,
-    /// In a line every now and then, where nothing can be taken back.
+    /// In a line every now and then, where nothing can be taken back, or where others may write between.
     Lines,
 }
 
-struct Line {
+struct Doings {
     form: Option<Form>,
-    doings: Vec<Entry>,
+    entries: Vec<Entry>,
     next: u64,
-    /// What stands there now, to be taken away.
-    shown: Option<String>,
-    /// When a line was last written, and of what, where none can be taken back.
-    told: Option<(Instant, u64)>,
 }
 
+#[derive(Clone)]
 struct Entry {
     id: u64,
     what: Words,
     since: Instant,
     far: Option<Far>,
+}
+
+struct Screen {
+    /// What stands there now, to be taken away.
+    shown: Option<String>,
+    /// When a line was last written, and of what, where none is taken back.
+    told: Option<(Instant, u64)>,
 }
 
 /// How far something is.
@@ -71,11 +87,13 @@ pub(crate) struct Doing {
 
 /// Has everything that is done from now on shown, where somebody looks on: `json` says that it is a program.
 pub(crate) fn show_on_terminal(json: bool) {
-    if json || !io::stderr().is_terminal() {
+    if json || !io::stderr().is_terminal() || !is_in_foreground() {
         return;
     }
-    let form = if terminal_knows_codes() { Form::Redrawn } else { Form::Lines };
-    let was_shown = line().form.replace(form).is_some();
+    // What stands before a pipe, and what else `run` has started, writes to the same terminal.
+    let is_alone = io::stdin().is_terminal() && env::var_os("FENCEPOST_DEADLINE").is_none();
+    let form = if is_alone && terminal_knows_codes() { Form::Redrawn } else { Form::Lines };
+    let was_shown = doings().form.replace(form).is_some();
     if !was_shown {
         // Where there is no thread to be had, the work is done in silence.
         drop(thread::Builder::new().name("fencepost-progress".to_owned()).spawn(tick));
@@ -89,14 +107,14 @@ pub(crate) fn doing(what: impl Into<String>) -> Doing {
 }
 
 /// The same, in words that are asked for whenever it is shown.
-pub(crate) fn doing_as(what: impl Fn() -> String + Send + 'static) -> Doing {
-    let mut line = line();
-    if line.form.is_none() {
+pub(crate) fn doing_as(what: impl Fn() -> String + Send + Sync + 'static) -> Doing {
+    let mut doings = doings();
+    if doings.form.is_none() {
         return Doing { id: None };
     }
-    let id = line.next;
-    line.next += 1;
-    line.doings.push(Entry { id, what: Box::new(what), since: Instant::now(), far: None });
+    let id = doings.next;
+    doings.next += 1;
+    doings.entries.push(Entry { id, what: Arc::new(what), since: Instant::now(), far: None });
     CHANGED.notify_one();
     Doing { id: Some(id) }
 }
@@ -105,7 +123,7 @@ impl Doing {
     /// Says it in other words from now on. The time goes on.
     pub(crate) fn now(&self, what: impl Into<String>) {
         let what = what.into();
-        self.change(|entry| entry.what = Box::new(move || what.clone()));
+        self.change(|entry| entry.what = Arc::new(move || what.clone()));
     }
 
     /// Whether anybody sees it: what is found out for nobody is not worth the time.
@@ -120,7 +138,7 @@ impl Doing {
 
     fn change(&self, change: impl FnOnce(&mut Entry)) {
         let Some(id) = self.id else { return };
-        if let Some(entry) = line().doings.iter_mut().find(|entry| entry.id == id) {
+        if let Some(entry) = doings().entries.iter_mut().find(|entry| entry.id == id) {
             change(entry);
         }
     }
@@ -129,63 +147,103 @@ impl Doing {
 impl Drop for Doing {
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
-        let mut line = line();
-        line.doings.retain(|entry| entry.id != id);
-        line.take_away();
+        doings().entries.retain(|entry| entry.id != id);
+        CHANGED.notify_one();
     }
 }
 
-/// Takes the line away, for something else to be written where it stands. It comes back by itself.
-pub(crate) fn clear() {
-    line().take_away();
+/// Ends everything that goes on: the answer to it comes now, and its reader may take time over it.
+pub(crate) fn answered() {
+    doings().entries.clear();
+    if let Some(mut screen) = screen() {
+        screen.take_away();
+    }
 }
 
-fn line() -> MutexGuard<'static, Line> {
+/// Writes something where the line stands. It comes back by itself.
+pub(crate) fn beside<T>(write: impl FnOnce() -> T) -> T {
+    let mut screen = screen();
+    if let Some(screen) = &mut screen {
+        screen.take_away();
+    }
+    write()
+}
+
+fn doings() -> MutexGuard<'static, Doings> {
     // Whoever panicked has left no more than a line that is not right.
-    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+    DOINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `None` where the terminal takes nothing at present.
+fn screen() -> Option<MutexGuard<'static, Screen>> {
+    let started = Instant::now();
+    loop {
+        match SCREEN.try_lock() {
+            Ok(screen) => return Some(screen),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if started.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
 fn tick() {
-    let mut line = line();
+    let mut current = doings();
     loop {
-        line = if line.doings.is_empty() {
-            CHANGED.wait(line).unwrap_or_else(PoisonError::into_inner)
-        } else {
-            line.draw(Instant::now());
-            CHANGED.wait_timeout(line, REFRESH).unwrap_or_else(PoisonError::into_inner).0
+        let (form, entry) = (current.form, current.entries.last().cloned());
+        drop(current);
+        let is_idle = match (form, &entry) {
+            (Some(form), Some(entry)) => {
+                draw(form, entry, Instant::now());
+                false
+            }
+            _ => {
+                SCREEN.lock().unwrap_or_else(PoisonError::into_inner).take_away();
+                true
+            }
+        };
+        current = doings();
+        let is_same = current.entries.last().map(|entry| entry.id) == entry.map(|entry| entry.id);
+        current = match (is_same, is_idle) {
+            (false, _) => current,
+            (true, true) => CHANGED.wait(current).unwrap_or_else(PoisonError::into_inner),
+            (true, false) => CHANGED.wait_timeout(current, REFRESH).unwrap_or_else(PoisonError::into_inner).0,
         };
     }
 }
 
-impl Line {
-    fn draw(&mut self, now: Instant) {
-        let Some(entry) = self.doings.last() else { return };
-        let elapsed = now.saturating_duration_since(entry.since);
-        if elapsed < SILENT {
-            return;
-        }
-        let text = text(&(entry.what)(), entry.far, elapsed);
-        let mut stderr = io::stderr().lock();
+fn draw(form: Form, entry: &Entry, now: Instant) {
+    let elapsed = now.saturating_duration_since(entry.since);
+    // Finding the words may take its time too.
+    let text = (elapsed >= SILENT).then(|| text(&(entry.what)(), entry.far, elapsed));
+    let mut screen = SCREEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let goes_on = doings().entries.last().is_some_and(|last| last.id == entry.id);
+    match text {
+        Some(text) if goes_on => screen.show(form, text, entry.id, now),
+        Some(_) | None => screen.take_away(),
+    }
+}
+
+impl Screen {
+    fn show(&mut self, form: Form, text: String, id: u64, now: Instant) {
         // Where standard error is closed, nobody looks on.
-        let _ = match self.form {
-            None => Ok(()),
-            Some(Form::Redrawn) => {
+        let _ = match form {
+            Form::Redrawn => {
                 // A line that goes over the edge could not be taken back.
                 let text = cut(&text, terminal_width(io::stderr()).unwrap_or(80).saturating_sub(1));
                 if self.shown.as_ref() == Some(&text) {
                     return;
                 }
-                let written = write!(stderr, "\r{text}\u{1b}[K").and_then(|()| stderr.flush());
+                let written = write!(io::stderr(), "\r{text}\u{1b}[K");
                 self.shown = Some(text);
                 written
             }
-            Some(Form::Lines) => {
-                let is_due = self.told.is_none_or(|(told, id)| id != entry.id || now - told >= LINE_EVERY);
-                if !is_due {
+            Form::Lines => {
+                if self.told.is_some_and(|(told, of)| of == id && now - told < LINE_EVERY) {
                     return;
                 }
-                self.told = Some((now, entry.id));
-                writeln!(stderr, "{text}")
+                self.told = Some((now, id));
+                writeln!(io::stderr(), "{text}")
             }
         };
     }
@@ -202,7 +260,9 @@ fn text(what: &str, far: Option<Far>, elapsed: Duration) -> String {
         // What grows while it is read is done before its end.
         format!(", {} %", (u128::from(done) * 100 / u128::from(of)).min(100))
     });
-    format!("fencepost: {what}{far} ({})", readable_seconds(elapsed.as_secs()))
+    let line = format!("fencepost: {what}{far} ({})", readable_seconds(elapsed.as_secs()));
+    // A name may be of anything.
+    line.replace(char::is_control, "?")
 }
 
 /// Whole seconds that have passed, or minutes, for people.
@@ -210,11 +270,18 @@ pub(crate) fn readable_seconds(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
 
+/// As much of it as fits into so many columns.
 fn cut(text: &str, columns: usize) -> String {
-    match text.char_indices().nth(columns) {
-        Some(_) => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-        None => text.to_owned(),
+    if text.width() <= columns {
+        return text.to_owned();
     }
+    let mut left = columns.saturating_sub(1);
+    let fits = |c: &char| {
+        let rest = left.checked_sub(c.width().unwrap_or(0));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -230,6 +297,7 @@ mod tests {
         assert_eq!(far(9, 0), "fencepost: reading x (119 s)");
         assert_eq!(far(u64::MAX, u64::MAX), "fencepost: reading x, 100 % (119 s)");
         assert_eq!(text("waiting", None, Duration::from_secs(150)), "fencepost: waiting (2 min)");
+        assert_eq!(text("reading a\nb\u{1b}[2J", None, SILENT), "fencepost: reading a?b?[2J (1 s)");
     }
 
     #[test]
@@ -238,6 +306,8 @@ mod tests {
         assert_eq!(cut("abcdef", 5), "abcd…");
         assert_eq!(cut("äöü", 2), "ä…");
         assert_eq!(cut("abc", 0), "…");
+        assert_eq!(cut("漢字漢字", 8), "漢字漢字");
+        assert_eq!(cut("漢字漢字", 6), "漢字…");
     }
 
     /// Nobody looks on here. Mutant: a `doing` is noted all the same.
@@ -246,6 +316,6 @@ mod tests {
         let doing = doing("nothing");
         doing.now("something");
         doing.is_at(1, 2);
-        assert!(doing.id.is_none() && line().doings.is_empty());
+        assert!(doing.id.is_none() && doings().entries.is_empty());
     }
 }

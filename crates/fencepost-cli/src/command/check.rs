@@ -1,6 +1,6 @@
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, ErrorKind, Read},
+    io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read},
     path::PathBuf,
 };
 
@@ -38,7 +38,7 @@ const PIECE_BYTES: usize = 256 * 1_024;
 /// A file that says how much of it has been read.
 struct Watched<'a> {
     file: File,
-    reading: &'a Doing,
+    reading: Option<&'a Doing>,
     done: u64,
     of: u64,
 }
@@ -47,7 +47,9 @@ impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.file.read(buffer)?;
         self.done += length as u64;
-        self.reading.is_at(self.done, self.of);
+        if let Some(reading) = self.reading {
+            reading.is_at(self.done, self.of);
+        }
         Ok(length)
     }
 }
@@ -62,13 +64,16 @@ pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
         Failure::new(exit, format!("the history {name} cannot be read: {error}"))
             .then(format!("ls -l {}", shell::word(&name.to_string())))
     };
-    let reading = progress::doing(format!("reading {name}"));
-    let input: Box<dyn BufRead + '_> = if args.history.as_os_str() == "-" {
+    let is_stdin = args.history.as_os_str() == "-";
+    // Whoever types it knows what is waited for.
+    let is_typed = is_stdin && io::stdin().is_terminal();
+    let reading = (!is_typed).then(|| progress::doing(format!("reading {name}")));
+    let input: Box<dyn BufRead + '_> = if is_stdin {
         Box::new(io::stdin().lock())
     } else {
         let file = File::open(&args.history).map_err(|error| unreadable(&error))?;
         let of = file.metadata().map_or(0, |metadata| metadata.len());
-        Box::new(BufReader::with_capacity(PIECE_BYTES, Watched { file, reading: &reading, done: 0, of }))
+        Box::new(BufReader::with_capacity(PIECE_BYTES, Watched { file, reading: reading.as_ref(), done: 0, of }))
     };
     let history = read(input).map_err(|malformed| match malformed {
         Malformed::Io(error) if error.kind() == ErrorKind::InvalidData => {

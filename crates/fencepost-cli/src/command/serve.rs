@@ -156,16 +156,25 @@ fn until_told() -> impl Future<Output = ()> {
     }
 }
 
+/// Standard error, with nothing else in the line.
+struct BesideProgress;
+
+impl io::Write for BesideProgress {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        progress::beside(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn start_logging(form: LogForm) -> Result<(), Failure> {
     let filter = EnvFilter::builder().with_default_directive(tracing::Level::INFO.into());
     let filter = filter.parse(std::env::var("FENCEPOST_LOG").unwrap_or_default()).map_err(|error| {
         Failure::new(Exit::Configuration, format!("FENCEPOST_LOG: {error}")).then("FENCEPOST_LOG=info")
     })?;
-    let beside_progress = || {
-        progress::clear();
-        io::stderr()
-    };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(beside_progress);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| BesideProgress);
     match form {
         LogForm::Json => log.json().flatten_event(true).init(),
         LogForm::Text => log.with_ansi(false).init(),

@@ -93,7 +93,7 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
 /// All of standard input, beside the file.
 fn staged(file: &FileResource, receiver: &FileReceiver) -> Result<Staged, Failure> {
     let stdin = io::stdin().lock();
-    // Whoever types it knows what is waited for, and is not to be written over.
+    // Whoever types it knows what is waited for.
     let _reading = (!stdin.is_terminal()).then(|| progress::doing("reading standard input, to its end"));
     receiver.stage(stdin).map_err(|error| failed(file, error))
 }

@@ -60,6 +60,7 @@ use self::{
 pub(crate) use self::{
     ask::{RunArgs, without_dashes},
     gate::{BECOME, BecomeArgs, become_command},
+    tree::is_in_foreground,
     warden::{WARDEN, WardenArgs, run as run_warden},
 };
 use crate::{

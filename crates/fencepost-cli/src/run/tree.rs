@@ -21,8 +21,10 @@ pub(crate) struct Member {
 pub(super) struct Seen {
     pub(super) parent: i32,
     pub(super) started: u64,
-    /// Zero where the session began outside of this process's namespace.
+    /// Zero where its group, the session, or the group that its terminal serves began outside of this namespace.
+    group: i32,
     session: i32,
+    foreground: i32,
     is_alive: bool,
 }
 
@@ -84,6 +86,12 @@ pub(crate) fn is_shown() -> io::Result<()> {
 pub(crate) fn leads_its_session() -> io::Result<bool> {
     let this = getpid().as_raw_nonzero().get();
     Ok(look(this)?.is_some_and(|seen| seen.session == this))
+}
+
+/// Whether this process is of the job that its terminal serves; not where that is not known.
+pub(crate) fn is_in_foreground() -> bool {
+    let seen = look(getpid().as_raw_nonzero().get());
+    seen.is_ok_and(|seen| seen.is_some_and(|seen| seen.group == seen.foreground))
 }
 
 /// Sends these signals to every descendant but `except` and what is below them, and says how many there were.
@@ -150,8 +158,15 @@ pub(super) fn parse(stat: &str) -> Option<Seen> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let is_alive = !matches!(*fields.first()?, "Z" | "X" | "x");
-    let session = fields.get(3)?.parse().ok()?;
-    Some(Seen { parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()?, session, is_alive })
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some(Seen {
+        parent: number(1)?,
+        group: number(2)?,
+        session: number(3)?,
+        foreground: number(5)?,
+        started: fields.get(19)?.parse().ok()?,
+        is_alive,
+    })
 }
 
 #[cfg(test)]

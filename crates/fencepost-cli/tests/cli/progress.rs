@@ -5,6 +5,7 @@ use std::{
     io::{Read, Write},
     net::TcpListener,
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -74,11 +75,62 @@ fn without_a_terminal_and_for_programs_nothing_is_said() {
     history.write_all(CALLS.as_bytes()).unwrap();
     // Each of them may have got a part of it; what counts is what was said until here.
     drop(history);
-    assert_eq!(json.end().code().is_some(), loud.end().code().is_some());
+    json.end();
+    loud.end();
     let said = json.terminal.shown();
     assert!(!said.contains("reading"), "{said:?}");
     let ran = Ran::of(quiet.wait_with_output().unwrap());
     assert!(!ran.stderr.contains("reading"), "{ran:?}");
+}
+
+/// Mutants: what was done for an answer is said while its reader takes its time.
+#[test]
+fn an_answer_whose_reader_is_slow_is_not_told_as_work() {
+    let server = Server::start();
+    let shell = server.shell();
+    fs::write(shell.path("f"), "x".repeat(1_000_000)).unwrap();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    shell.run(&["run", "f", "--", "sh", "-c", "printf %s \"$FENCEPOST_GRANT\" >grant"]).exits(0);
+    let grant = fs::read_to_string(shell.path("grant")).unwrap();
+    let script = "\"$0\" read file:f --grant \"$1\" | (sleep 2; wc -c) >read";
+    let words = ["sh", "-c", script, env!("CARGO_BIN_EXE_fencepost"), &grant];
+    let (terminal, mut command) = crate::common::terminal::Terminal::with(&shell, &words);
+    assert_eq!(command.stdout(Stdio::null()).status().unwrap().code(), Some(0));
+    assert_eq!(fs::read_to_string(shell.path("read")).unwrap().trim(), "1000000");
+    assert_eq!(terminal.shown(), "");
+}
+
+/// Mutant: the work waits for the terminal.
+#[test]
+fn a_terminal_that_is_stopped_stops_no_work() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    let mut history = endless(&shell);
+    let mut checking = AtTerminal::start(&shell, &["check", "history"]);
+    checking.shows("fencepost: reading history (1 s)");
+    checking.terminal.types(b"\x13");
+    // bounded: by then the next second is to be drawn
+    thread::sleep(Duration::from_millis(1_500));
+    history.write_all(CALLS.as_bytes()).unwrap();
+    drop(history);
+    assert_eq!(checking.end().code(), Some(0));
+}
+
+/// A job in the background writes to nobody's terminal. Mutant: it is not asked whether it is in the foreground.
+#[test]
+fn a_command_in_the_background_says_nothing() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    let mut history = endless(&shell);
+    let script = "set -m; \"$0\" check history </dev/null & wait";
+    let (terminal, mut command) =
+        crate::common::terminal::Terminal::with(&shell, &["sh", "-c", script, env!("CARGO_BIN_EXE_fencepost")]);
+    let mut background = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut loud = AtTerminal::start(&shell, &["check", "history"]);
+    loud.shows("fencepost: reading history (2 s)");
+    history.write_all(CALLS.as_bytes()).unwrap();
+    drop(history);
+    loud.end();
+    background.wait().unwrap();
+    assert!(!terminal.shows("reading"), "{:?}", terminal.shown());
 }
 
 /// A terminal that knows no codes gets lines, and no code.

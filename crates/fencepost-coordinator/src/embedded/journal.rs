@@ -60,7 +60,8 @@ impl Journal {
         };
         if (leases.issuer(), leases.epoch()) != (&issuer, epoch) {
             let (of, in_epoch) = (leases.issuer(), leases.epoch());
-            let what = format!("its snapshot is of {of}, epoch {in_epoch}, and its table `store` of {issuer}, epoch {epoch}");
+            let what =
+                format!("its snapshot is of {of}, epoch {in_epoch}, and its table `store` of {issuer}, epoch {epoch}");
             return Err(StoreError::Damaged(what));
         }
         let mut last = snapshot_covers;
@@ -236,9 +237,9 @@ impl EncodedSnapshot {
 /// The token that a record issues.
 fn token_of(record: &Record) -> Option<Token> {
     match record {
-        Record::Granted { token, .. } | Record::Regranted { token, .. } | Record::LeaseBroken { fence_to: token, .. } => {
-            Some(*token)
-        }
+        Record::Granted { token, .. }
+        | Record::Regranted { token, .. }
+        | Record::LeaseBroken { fence_to: token, .. } => Some(*token),
         Record::Started { .. }
         | Record::SequenceReserved { .. }
         | Record::SessionOpened { .. }

@@ -15,7 +15,9 @@ use fencepost_core::{
 };
 use tempfile::TempDir;
 
-use crate::common::{NOON, acquire, clock, domain, holder, is_unavailable, on, refusal, request, session, token, until};
+use crate::common::{
+    NOON, acquire, clock, domain, holder, is_unavailable, on, refusal, request, session, token, until,
+};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const YEAR_2026_MS: u64 = 1_767_225_600_000;
