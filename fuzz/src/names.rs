@@ -1,7 +1,8 @@
 use std::{fmt::Display, str::FromStr};
 
 use fencepost_core::{
-    Contract, Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RequestId, Secret, SessionId, Token,
+    BootId, Contract, Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RecoveryId, RequestId,
+    Secret, SecretHash, SessionId, Token,
     fence::{Closure, RejectedBy},
     limits,
 };
@@ -19,6 +20,9 @@ pub fn names(bytes: &[u8]) {
     again::<LeaseId>(text);
     again::<SessionId>(text);
     again::<RequestId>(text);
+    again::<BootId>(text);
+    again::<RecoveryId>(text);
+    let _ = text.parse::<SecretHash>();
     let _ = text.parse::<Secret>();
     word::<Contract>(text);
     word::<ErrorCode>(text);

@@ -32,7 +32,8 @@ pub fn typed(bytes: &[u8]) {
     for again in cli::message(text).into_iter().flatten() {
         assert!(cli::message(&again).contains(&Some(again.clone())), "{text:?} is {again:?}");
     }
-    let _ = (cli::own_line(text), cli::process(text));
+    let _ = (cli::own_line(text), cli::process(text), cli::ignored_signals(text), cli::opens_the_gate(text));
+    let _ = fencepost_testkit::conformance::fuzzing::is_understood(text);
     let (mounts, groups) = text.split_once('\0').unwrap_or((text, text));
     let _ = cli::control_group(mounts, groups);
     for again in cli::shell_words(text) {

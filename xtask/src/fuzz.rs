@@ -29,9 +29,12 @@ const TARGETS: &[&str] = &[
     "relay",
     "history",
     "log",
+    "store",
     "rows",
+    "damaged",
     "sidecar",
     "expression",
+    "guard",
     "decision",
     "file",
 ];
@@ -141,7 +144,7 @@ fn attack(root: &Path, programs: &Path, target: &str, amount: Amount) -> Result<
             // One folder: nothing is added to what lies in the repository.
             fs::remove_dir_all(&fresh)?;
             fs::create_dir_all(&fresh)?;
-            command.args(["-seed=1", "-runs=20000", "-max_total_time=4"]);
+            command.args(["-seed=1", "-runs=20000", "-max_total_time=3"]);
             command.arg(&fresh).arg(&corpus);
         }
         Amount::Seconds(seconds) => {

@@ -14,7 +14,7 @@ use super::{
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
 /// A code span that begins with one of these is a path of this repository.
-const FOLDERS: &[&str] = &["crates/", "docs/", "xtask/", ".ci/", ".config/"];
+const FOLDERS: &[&str] = &["crates/", "docs/", "xtask/", "fuzz/", ".ci/", ".config/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -11,6 +11,8 @@ mod glossary;
 mod golden;
 mod machine;
 mod markdown;
+mod named;
+mod parsers;
 mod readme;
 mod rust_source;
 mod tree;
@@ -59,6 +61,8 @@ pub(crate) fn run(root: &Path) -> Result<String> {
         ("borders between crates", borders::check(&metadata)),
         ("file sizes", file_sizes::check(&tree)),
         ("dead paths", dead_paths::check(&tree)),
+        ("crates and machines that are named", named::check(&tree)),
+        ("parsers and who attacks them", parsers::check(&tree)),
         ("glossary", glossary::check(&tree)),
         ("dependencies", dependencies::check(&tree, &metadata)),
         ("paths and hosts of one machine", machine::check(&tree)),
