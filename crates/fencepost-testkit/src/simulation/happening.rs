@@ -98,21 +98,36 @@ pub(super) enum Happening {
     Fault,
 }
 
+impl Who {
+    /// What tells one from another.
+    fn numbers(self) -> [u64; 2] {
+        match self {
+            Self::Worker(Address { worker, life }) => [worker as u64, life],
+            Self::Coordinator => [u64::MAX; 2],
+        }
+    }
+}
+
 impl Happening {
-    /// All that it says, for the digest of a run.
+    /// All that it says, for the digest of a run. What happens most often is not turned into text for it.
     pub(super) fn tell(&self, digest: &mut Digest) {
         let told = match self {
-            Self::Look { who } => write!(digest, "look {who:?}"),
+            Self::Look { who } => {
+                let [worker, life] = who.numbers();
+                return digest.add(&[1, worker, life]);
+            }
+            Self::Bytes { connection, to, bytes } => {
+                digest.add(&[2, *connection, *to as u64]);
+                return digest.add_bytes(bytes);
+            }
+            Self::Synced { start } => return digest.add(&[3, *start]),
+            Self::Tick { start } => return digest.add(&[4, *start]),
+            Self::End { connection, to, end } => return digest.add(&[5, *connection, *to as u64, *end as u64]),
             Self::GoOn { who, suspended_us } => write!(digest, "go on {who:?} {suspended_us}"),
             Self::Connect { from, made: _ } => write!(digest, "connect {from:?}"),
             Self::Connected { to, made: _, result } => {
                 write!(digest, "connected {to:?} {:?}", result.as_ref().map(|_| ()).map_err(io::Error::kind))
             }
-            Self::Bytes { connection, to, bytes } => {
-                digest.add_bytes(bytes);
-                write!(digest, "bytes {connection} {to:?}")
-            }
-            Self::End { connection, to, end } => write!(digest, "end {connection} {to:?} {end:?}"),
             Self::Copy { link, bytes } => {
                 digest.add_bytes(bytes);
                 write!(digest, "copy {link:?}")
@@ -121,8 +136,6 @@ impl Happening {
                 write!(digest, "ask {from:?} {call} {request:?} {}", answer.is_some())
             }
             Self::FromResource { to, answered, answer: _ } => write!(digest, "answer {to:?} {answered:?}"),
-            Self::Synced { start } => write!(digest, "synced {start}"),
-            Self::Tick { start } => write!(digest, "tick {start}"),
             Self::Crash { start } => write!(digest, "crash {start}"),
             Self::Start => digest.write_str("start"),
             Self::Collect { snapshot, horizon } => write!(digest, "collect {snapshot:?} {horizon:?}"),

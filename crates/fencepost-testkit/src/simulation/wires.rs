@@ -76,7 +76,6 @@ impl World {
         let Some(wire) = self.wires.open.get_mut(&connection) else { return };
         undate(&mut bytes);
         self.digest.add(&[connection, from as u64]);
-        self.digest.add_bytes(&bytes);
         if let Some(line) = bytes.split(|byte| *byte == b'\r').next().filter(|_| bytes.len() > 5) {
             let whose =
                 wire.client.map_or_else(|| "a copy".to_owned(), |client| self.workers[client.worker].name.clone());
@@ -85,6 +84,7 @@ impl World {
         }
         if self.settings.has(Fault::Drop) && self.random.chance(2) {
             self.common.note(format!("connection {connection} breaks, with these bytes on it"));
+            self.digest.add_bytes(&bytes);
             self.common.count(Deed::ConnectionBroken);
             return self.break_wire(connection);
         }

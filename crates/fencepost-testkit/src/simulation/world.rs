@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use fencepost_core::{
@@ -134,7 +135,7 @@ impl World {
     pub(super) fn live(&mut self) {
         let watching = Watching::begin();
         let ended = catch_unwind(AssertUnwindSafe(|| self.begin_all()));
-        let mut has_panicked = self.take_panics(&watching) || ended.is_err();
+        let mut has_panicked = self.take_panics(&watching, ended);
         let end_us = self.settings.length_ms * 1_000;
         while !has_panicked && let Some(Reverse(entry)) = self.queue.pop() {
             if entry.at_us > end_us {
@@ -146,7 +147,7 @@ impl World {
             entry.happening.tell(&mut self.digest);
             // What a panic leaves behind is looked at once more, for the story, and then dropped.
             let ended = catch_unwind(AssertUnwindSafe(|| self.happen(entry.happening)));
-            has_panicked = self.take_panics(&watching) || ended.is_err();
+            has_panicked = self.take_panics(&watching, ended);
         }
     }
 
@@ -162,8 +163,11 @@ impl World {
     }
 
     /// Whether something has panicked; it is in the trace then, with whose process it was.
-    fn take_panics(&mut self, watching: &Watching) -> bool {
-        let panics = watching.take();
+    fn take_panics(&mut self, watching: &Watching, ended: thread::Result<()>) -> bool {
+        let mut panics = watching.take();
+        if ended.is_err() && panics.is_empty() {
+            panics.push("something, while somebody else had taken the hook".to_owned());
+        }
         for panic in &panics {
             let whose = match self.running {
                 Some(Who::Worker(address)) => self.workers[address.worker].name.clone(),
