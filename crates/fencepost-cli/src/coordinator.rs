@@ -41,9 +41,13 @@ impl UrlArgs {
 
     /// What a printed command needs so that it reaches the same coordinator: nothing where it would anyway.
     pub(crate) fn option(&self) -> String {
-        let usual = env::var(URL_VARIABLE).unwrap_or_else(|_| DEFAULT_URL.to_owned());
-        if self.url == usual { String::new() } else { format!(" --url {}", shell::word(&self.url)) }
+        url_option(&self.url)
     }
+}
+
+fn url_option(url: &str) -> String {
+    let usual = env::var(URL_VARIABLE).unwrap_or_else(|_| DEFAULT_URL.to_owned());
+    if url == usual { String::new() } else { format!(" --url {}", shell::word(url)) }
 }
 
 /// # Errors
@@ -96,6 +100,9 @@ pub(crate) enum Call {
     Change,
 }
 
+/// Shows who holds what.
+const LIST: &str = "fencepost ls";
+
 /// A refusal that knows what it means for the command.
 pub(crate) trait Meaning: Refusal + std::fmt::Display {
     /// What to exit with, and what to type next.
@@ -110,7 +117,7 @@ impl Meaning for fencepost_coordinator::Refused {
 
 impl Meaning for LimitReached {
     fn meaning(&self) -> (Exit, String) {
-        (Exit::Unreachable, "fencepost ls".to_owned())
+        (Exit::Unreachable, LIST.to_owned())
     }
 }
 
@@ -141,7 +148,7 @@ impl Meaning for AcquireRefusal {
                 (Exit::Unreachable, again())
             }
             Self::Session(refusal) => refusal.meaning(),
-            Self::Held(_) | Self::Reserved(_) => (Exit::Held, "fencepost ls".to_owned()),
+            Self::Held(_) | Self::Reserved(_) => (Exit::Held, LIST.to_owned()),
             Self::HoldEnded | Self::RequestConflict | Self::LeaseMismatch | Self::ReentrancyLimit { .. } => {
                 (Exit::Bug, "fencepost release".to_owned())
             }
@@ -162,8 +169,8 @@ impl Meaning for ReleaseRefusal {
     fn meaning(&self) -> (Exit, String) {
         match self {
             Self::Session(refusal) => refusal.meaning(),
-            Self::NotYours => (Exit::Denied, "fencepost ls".to_owned()),
-            Self::UnknownLease | Self::NeverHeld => (Exit::Lost, "fencepost ls".to_owned()),
+            Self::NotYours => (Exit::Denied, LIST.to_owned()),
+            Self::UnknownLease | Self::NeverHeld => (Exit::Lost, LIST.to_owned()),
         }
     }
 }
@@ -171,8 +178,8 @@ impl Meaning for ReleaseRefusal {
 impl Meaning for BreakRefusal {
     fn meaning(&self) -> (Exit, String) {
         match self {
-            Self::UnknownLease => (Exit::Usage, "fencepost ls".to_owned()),
-            Self::LeaseEnded(_) => (Exit::Lost, "fencepost ls".to_owned()),
+            Self::UnknownLease => (Exit::Usage, LIST.to_owned()),
+            Self::LeaseEnded(_) => (Exit::Lost, LIST.to_owned()),
             Self::TokenSpaceExhausted => (Exit::Unreachable, ErrorCode::TokenSpaceExhausted.fix().to_owned()),
         }
     }
@@ -187,7 +194,9 @@ pub(crate) fn failed<R: Meaning>(call: Call, url: &str, error: CallError<R>) -> 
     let failure = match &error {
         CallError::Refused(refusal) => {
             let (exit, next) = refusal.meaning();
-            Failure::new(exit, what).then(next)
+            // Asked without it, another coordinator would answer.
+            let option = if next == LIST { url_option(url) } else { String::new() };
+            Failure::new(exit, what).then(next + &option)
         }
         CallError::Invalid(invalid) => return invalid.clone().into(),
         CallError::Unavailable { .. } => {

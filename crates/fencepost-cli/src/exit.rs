@@ -74,7 +74,9 @@ impl Exit {
             Self::Configuration => "something has to be set up first; the message says what",
             Self::Lost => "the lease is lost, or had ended before; nothing that `run` had started runs any more",
             Self::Rejected => "a receiver rejected the token; nothing was changed",
-            Self::Unknown => "the answer was lost: it may have happened. Run the same command again",
+            Self::Unknown => {
+                "the answer was lost: it may have happened. Run the same command again; after `run`, see first whether its command has done anything"
+            }
             Self::Signal(_) => "stopped by signal n",
             Self::Command(_) => "what the command of `run` ended with; 126 or 127 where it could not be run",
         }

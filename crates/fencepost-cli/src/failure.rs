@@ -44,7 +44,8 @@ impl Unadvised {
     /// A failure, with a command, or an advice, that comes next.
     pub(crate) fn then(self, next: impl Into<String>) -> Failure {
         let Self { exit, what, details } = self;
-        Failure { exit, code: None, what, details, next: vec![next.into()], problem: None, reader_gone: false }
+        let next = vec![next.into()];
+        Failure { exit, code: None, what, details, next, problem: None, is_final: false, reader_gone: false }
     }
 }
 
@@ -58,6 +59,8 @@ pub(crate) struct Failure {
     details: Vec<String>,
     next: Vec<String>,
     problem: Option<Box<Problem>>,
+    /// The same command typed again would do it a second time, whatever its exit code means elsewhere.
+    is_final: bool,
     reader_gone: bool,
 }
 
@@ -86,6 +89,18 @@ impl Failure {
     /// The same with a command, or an advice, that comes next.
     pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
         self.next.push(next.into());
+        self
+    }
+
+    /// The same with this advice alone.
+    pub(crate) fn then_only(mut self, next: impl Into<String>) -> Self {
+        self.next = vec![next.into()];
+        self
+    }
+
+    /// The same, not to be tried again by a program.
+    pub(crate) fn for_good(mut self) -> Self {
+        self.is_final = true;
         self
     }
 
@@ -185,7 +200,7 @@ impl Failure {
             None => json!({
                 "detail": self.what,
                 "may_have_happened": self.exit == Exit::Unknown,
-                "retryable": matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
+                "retryable": !self.is_final && matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
             }),
         };
         value["exit_code"] = self.code().into();

@@ -33,7 +33,7 @@ pub(crate) fn hand_over(handed: Handed<'_>, export: bool, output: Output) -> Res
     } else {
         output.line(&summary(&handed))
     };
-    written.map_err(|failure| failure.detail("the lease is held all the same").then("fencepost release"))?;
+    written.map_err(|failure| failure.detail("the lease is held all the same").then_only("fencepost release"))?;
     Ok(Exit::Done)
 }
 

@@ -233,7 +233,8 @@ impl<'a> Carrier<'a> {
         let what = format!("{}: it is not known whether the command was started", self.names());
         Failure::new(Exit::Unknown, what)
             .detail("the process that was to start it was ended at that moment; no process of the command lives")
-            .then(format!("see whether it has done anything; then {AGAIN}"))
+            .then(format!("see whether it has done anything; if not, {AGAIN}"))
+            .for_good()
     }
 
     fn unusable(&self, code: u8, why: &str) -> Failure {

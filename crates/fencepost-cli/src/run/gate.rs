@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::{
     environment,
-    link::{Link, NoCommand, Order, Said, Start, hand_over, take_over},
+    link::{Announced, Link, NoCommand, Order, Said, Start, hand_over, take_over},
     signals,
 };
 use crate::{
@@ -58,11 +58,11 @@ impl Gate {
         self.pid
     }
 
-    /// Opens it: from here on the first process becomes the command, and says so.
+    /// Opens it: from here on the first process becomes the command, and says so. `run` knows of it before.
     ///
     /// # Errors
     /// When the system does not take the message. The gate is shut for ever then.
-    pub(crate) fn open(mut self, start: Start) -> io::Result<Link> {
+    pub(crate) fn open(mut self, start: Start, _: Announced) -> io::Result<Link> {
         // A process that is stopped must not stop the warden with it.
         self.socket.set_nonblocking(true)?;
         // Nothing may fail any more once it is open.

@@ -15,9 +15,12 @@ use std::{
 };
 
 use fencepost_core::Moment;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+use rustix::{
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+    process::Pid,
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -212,6 +215,10 @@ impl FromStr for Said {
     }
 }
 
+/// That `run` was told: should the warden be killed from here on, nobody may say that nothing was started.
+#[derive(Debug)]
+pub(crate) struct Announced(());
+
 /// One end.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -232,6 +239,15 @@ impl Link {
     /// When the other side is gone.
     pub(crate) async fn say(&mut self, message: impl fmt::Display) -> io::Result<()> {
         self.writer.write_all(format!("{message}\n").as_bytes()).await
+    }
+
+    /// Says that the gate is opened next.
+    ///
+    /// # Errors
+    /// When the other side is gone.
+    pub(crate) async fn announce(&mut self, first: Pid) -> io::Result<Announced> {
+        self.say(Report::Opening(first.as_raw_nonzero().get().unsigned_abs())).await?;
+        Ok(Announced(()))
     }
 
     /// Tells the other side that nothing more comes.

@@ -71,8 +71,11 @@ pub(crate) enum NotRun {
 
 /// What became of it, where `is_lost` says whether a lease is known to be lost.
 pub(crate) fn outcome(heard: &Heard, silence: Silence, is_lost: bool) -> Outcome {
-    if let Some(none) = &heard.none {
-        return Outcome::NotRun(NotRun::Found(none.clone()));
+    match &heard.none {
+        // It came too late because it was lost.
+        Some(NoCommand::TooLate) if is_lost => return Outcome::NotRun(NotRun::Lost),
+        Some(none) => return Outcome::NotRun(NotRun::Found(none.clone())),
+        None => {}
     }
     let is_over = is_lost || silence == Silence::LastLine;
     // A warden that is gone takes the command with it.
@@ -141,6 +144,7 @@ mod tests {
         let late = [Report::Opening(7), Report::None(NoCommand::TooLate), ended.clone(), Report::Gone(Why::Leftovers)];
         let found = |none| Outcome::NotRun(NotRun::Found(none));
         assert_eq!(outcome(&heard(&late), Silence::Ended, false), found(NoCommand::TooLate));
+        assert_eq!(outcome(&heard(&late), Silence::Ended, true), Outcome::NotRun(NotRun::Lost));
         let killed = [Report::Opening(7), Report::Ended(End::Killed(9)), Report::Gone(Why::Leftovers)];
         let first = Outcome::NotRun(NotRun::FirstEnded(End::Killed(9)));
         assert_eq!(outcome(&heard(&killed), Silence::Ended, false), first);

@@ -75,7 +75,12 @@ pub(crate) async fn tell(url: &UrlArgs, mut waits_for: watch::Receiver<WaitsFor>
                 break;
             }
             if is_due {
-                if let Some(what) = words(url, &now).await {
+                let what = words(url, &now).await;
+                // The wait may have ended while that was asked.
+                if !waits_for.borrow().goes_on_as(&begun.0) {
+                    break;
+                }
+                if let Some(what) = what {
                     aside(&format!("fencepost: waiting for {what} ({})", readable_seconds(next.as_secs())));
                 }
                 next = if next < EVERY { EVERY } else { next + EVERY };

@@ -163,10 +163,8 @@ fn in_time(start: Start, limits: Limits) -> Result<(Start, Plan), NoStart> {
 /// Tells `run` first: should this process be killed in between, nobody may say that nothing was started.
 async fn open(gate: Gate, start: Start, link: &mut Link) -> Result<Link, NoStart> {
     let first = gate.pid();
-    if link.say(Report::Opening(first.as_raw_nonzero().get().unsigned_abs())).await.is_err() {
-        return Err(NoStart::Alone);
-    }
-    gate.open(start).map_err(|error| match error.kind() {
+    let announced = link.announce(first).await.map_err(|_| NoStart::Alone)?;
+    gate.open(start, announced).map_err(|error| match error.kind() {
         // It has ended before it could be told anything.
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             match waitpid(Some(first), WaitOptions::empty()) {

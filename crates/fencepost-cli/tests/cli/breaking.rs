@@ -75,6 +75,16 @@ fn a_wrong_lease_or_domain_changes_nothing() {
     b.run(&["renew"]).exits(0);
 }
 
+/// Mutant: the next command is given without the address that was typed.
+#[test]
+fn what_comes_next_asks_the_same_coordinator() {
+    let server = Server::start();
+    let elsewhere = Shell::at("http://127.0.0.1:1");
+    let unknown = ["break", "d", "--lease", &"0".repeat(32), "--reason", "stuck", "--url", &server.url];
+    let told = elsewhere.run(&unknown).exits(64);
+    elsewhere.sh(&told.next("fencepost ls")).exits(0);
+}
+
 #[test]
 fn a_lease_that_was_released_meanwhile_is_not_broken_and_its_successor_lives() {
     let server = Server::start();

@@ -77,6 +77,7 @@ fn a_warden_that_is_killed_at_the_open_gate_leaves_it_unknown_whether_the_comman
     let status = status(&shell);
     assert_eq!((&status["outcome"], &status["exit_code"]), (&"unknown".into(), &82.into()), "{status}");
     assert_eq!(status["problem"]["may_have_happened"], true, "{status}");
+    assert_eq!(status["problem"]["retryable"], false, "a program would run it a second time: {status}");
     assert_eq!(status["released"], true, "{status}");
 }
 
