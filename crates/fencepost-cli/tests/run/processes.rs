@@ -33,6 +33,11 @@ pub(crate) fn stubborn() -> String {
     )
 }
 
+/// What a shell types to stop a process and to see that no thread of it runs any more.
+pub(crate) fn stops_wholly(pid: u32) -> String {
+    format!("kill -STOP {pid}; while grep -qv ') T ' /proc/{pid}/task/*/stat; do sleep 0.01; done")
+}
+
 /// Milliseconds on the clock of `/proc/uptime`.
 pub(crate) fn now_ms() -> u64 {
     let time = clock_gettime(ClockId::Boottime);

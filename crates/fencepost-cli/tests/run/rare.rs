@@ -18,7 +18,7 @@ use crate::{
         liar::{Act, Liar},
         send, until,
     },
-    processes::{Running, last_beat, now_ms},
+    processes::{Running, last_beat, now_ms, stops_wholly},
     standby::own_group,
 };
 
@@ -295,7 +295,7 @@ fn a_coordinator_that_hangs_while_the_command_runs_has_it_stopped_in_time() {
 fn a_coordinator_that_hangs_at_the_end_does_not_change_how_the_command_ended() {
     let server = Server::start();
     let shell = server.shell();
-    let script = format!("kill -STOP {}; exit 3", server.pid());
+    let script = format!("{}; exit 3", stops_wholly(server.pid()));
     let mut running = Running::start(&shell, &["d", "--ttl", "60s", "--", "sh", "-c", &script]);
     running.ends_with(3);
     running.is_gone();

@@ -7,7 +7,7 @@ use signal_hook::iterator::{SignalsInfo, exfiltrator::WithOrigin};
 
 use crate::{
     common::{Server, Shell, send, terminal::Terminal, until},
-    processes::Running,
+    processes::{Running, stops_wholly},
 };
 
 /// Starts `fencepost run` at a terminal.
@@ -160,7 +160,7 @@ fn it_says_within_a_second_or_so_what_it_waits_for() {
 fn it_says_what_it_waits_for_when_the_command_has_ended() {
     let server = Server::start();
     let shell = server.shell();
-    let script = format!("trap '' TERM; (sleep 3 &); kill -STOP {}; exit 3", server.pid());
+    let script = format!("trap '' TERM; (sleep 3 &); {}; exit 3", stops_wholly(server.pid()));
     let (terminal, mut running) = run(&shell, &["d", "--ttl", "60s", "--", "sh", "-c", &script]);
     until("what is left is told", || terminal.shows("waiting for what the command has left behind to end (1 s)"));
     until("the release is told", || terminal.shows("waiting for the coordinator to confirm the release (1 s)"));

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     common::{PATIENCE, Server, Shell, send, until},
-    processes::Running,
+    processes::{Running, stops_wholly},
 };
 
 fn queue(shell: &Shell) -> u64 {
@@ -71,7 +71,7 @@ fn a_signal_while_it_waits_ends_it_at_once_and_leaves_the_queue() {
 fn a_signal_ends_it_while_the_coordinator_does_not_answer() {
     let server = Server::start();
     let shell = server.shell();
-    send("STOP", server.pid());
+    shell.sh(&stops_wholly(server.pid())).exits(0);
     let mut waiting = Running::start(&shell, &["d", "--wait", "10m", "--", "touch", "ran"]);
     // bounded: a short look again and again, or time that has to pass for the story
     thread::sleep(Duration::from_millis(300));
