@@ -133,13 +133,15 @@ fn a_run_that_is_stopped_past_its_ttl_has_no_command_left() {
 fn a_warden_that_is_stopped_does_not_keep_the_command_alive() {
     let mut server = Server::start();
     let shell = server.shell();
-    let mut running = Running::stubborn(&shell, &["d", "--ttl", "3s"]);
+    // What `run` has left for it is half of the margin, which grows with the TTL: a busy machine needs it.
+    let mut running = Running::stubborn(&shell, &["d", "--ttl", "9s"]);
     send("STOP", running.warden());
     server.kill();
     let killed = now_ms();
     running.ends_with(80);
     running.is_gone();
-    assert!(last_beat(&shell) <= killed + believed(3_000));
+    let last = last_beat(&shell);
+    assert!(last <= killed + believed(9_000), "it ran {} ms after the last renewal", last - killed);
 }
 
 /// A stopped warden reads nothing, so the end of the connection alone would tell it nothing.
