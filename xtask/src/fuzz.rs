@@ -44,7 +44,11 @@ const TEETH: &[(&str, &str)] = &[
     ("decision", "equal_token_refused"),
     ("decision", "replay_after_staleness"),
     ("decision", "guard_dropped"),
+    ("decision", "replay_raises_nothing"),
+    ("decision", "horizon_ignored"),
     ("file", "no_advance"),
+    ("file", "replay_raises_nothing"),
+    ("guard", "other_domain_accepted"),
 ];
 
 /// Counters at every edge and at every comparison, which is what libFuzzer steers by.
