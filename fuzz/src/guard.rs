@@ -99,8 +99,9 @@ fn write_under_grants(connection: &mut Connection, shape: &Shape, row: &[Value],
         };
         let written = receiver.mutate(connection, &grant, |tx| shape.insert(tx, &shape.name, row));
         let is_done = matches!(written, Ok(Verdict::Applied(_)));
-        // A rowid that the database is yet to choose shows as -1, so a row that has it is refused.
-        if is_its_own && shape.has_row_id_minus_one(connection) {
+        // A rowid that the database is yet to choose shows as -1, so a row that has it is refused; and what is computed from
+        // one that is yet to be chosen is another domain until then.
+        if is_its_own && (shape.has_row_id_minus_one(connection) || shape.computes_from_row_id()) {
             return;
         }
         assert_eq!(
@@ -209,6 +210,12 @@ impl Shape {
             let sql = format!("SELECT {name} = -1 FROM {}", quoted(&self.twin));
             connection.query_row(&sql, [], |row| row.get::<_, bool>(0)).unwrap_or(false)
         })
+    }
+
+    /// The generated columns are computed from the first one, which may be the rowid.
+    fn computes_from_row_id(&self) -> bool {
+        let is_row_id = self.definitions[0].contains(" INTEGER PRIMARY KEY");
+        is_row_id && self.definitions.iter().any(|definition| definition.contains("AS ("))
     }
 
     /// The domain of the only row of the twin, where it has one that is a domain.
