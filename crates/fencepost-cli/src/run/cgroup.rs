@@ -19,7 +19,7 @@ impl Cgroup {
     /// One below the group of this process, or nothing where that is not allowed or of no use.
     pub(crate) fn create() -> Option<Self> {
         let group = Self { folder: folder_of(process::id())? };
-        fs::create_dir(&group.folder).ok()?;
+        make(&group.folder).ok()?;
         // Older kernels have groups and no way to kill one.
         group.folder.join("cgroup.kill").exists().then_some(group)
     }
@@ -49,6 +49,18 @@ impl Drop for Cgroup {
     }
 }
 
+/// Where `run` and its warden were killed in one moment they have left an empty one, and numbers of processes come again.
+/// One that somebody is in cannot be removed.
+fn make(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_dir(folder)?;
+            fs::create_dir(folder)
+        }
+        made => made,
+    }
+}
+
 fn folder_of(warden: u32) -> Option<PathBuf> {
     let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
     Some(own.join(format!("fencepost-run-{warden}")))
@@ -71,6 +83,18 @@ pub(super) fn own_folder(mounts: &str, groups: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Mutant: a group that is there already is no group for this command.
+    #[test]
+    fn an_empty_group_that_was_left_behind_is_made_anew_and_one_in_use_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("group");
+        make(&group).unwrap();
+        make(&group).unwrap();
+        assert!(group.is_dir());
+        fs::write(group.join("member"), "").unwrap();
+        assert!(make(&group).is_err() && group.join("member").exists());
+    }
 
     #[test]
     fn the_group_is_found_below_the_mount_of_the_unified_hierarchy() {
