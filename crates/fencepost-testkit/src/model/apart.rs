@@ -5,6 +5,7 @@
 
 use super::{
     explorer::{Key, Model, Property, Tale, hashed},
+    small::Seen,
     study::{Expected, Study},
 };
 
@@ -91,7 +92,7 @@ impl Model for Apart {
                 let token = TOKENS[at];
                 let fence = state.record.map(|(fence, _)| fence);
                 let missing = fence.is_none() && self.mistake != Some(Mistake::CreatedByTheFirstWrite);
-                let accepted = token >= floor && token >= fence.unwrap_or(0) && !missing;
+                let accepted = !missing && Seen { floor, unfenced: 0, fence }.accepts(token).is_some();
                 state.writers[at] = if accepted { Writer::Ready(state.record) } else { Writer::Idle };
                 tale.say(|| {
                     let does = if accepted { "goes on" } else { "is refused" };

@@ -7,6 +7,7 @@
 
 use super::{
     explorer::{Key, Model, Property, Tale, hashed},
+    small::Seen,
     study::{Bounds, Expected, Study},
 };
 
@@ -327,19 +328,19 @@ impl Locking {
     }
 
     fn decide(&self, state: &mut State, at: usize, domain: usize, token: u8, seen: Tables, tale: &mut Tale) {
-        let least = seen.floor.max(seen.fences[domain].unwrap_or(seen.unfenced));
-        let accepted = token >= least;
+        let seen = Seen { floor: seen.floor, unfenced: seen.unfenced, fence: seen.fences[domain] };
+        let accepted = seen.accepts(token);
         let transaction = &mut state.transactions[at];
         tale.say(|| {
-            let does = if accepted { "is accepted" } else { "is stale" };
-            format!("{} reads, at least {least}: it {does}", self.name(at))
+            let does = if accepted.is_some() { "is accepted" } else { "is stale" };
+            format!("{} reads, at least {}: it {does}", self.name(at), seen.least())
         });
-        if !accepted {
+        let Some(raise) = accepted else {
             (transaction.done, transaction.refused) = (true, true);
             transaction.locks.clear();
             return;
-        }
-        transaction.raises[domain] = seen.fences[domain].is_none_or(|fence| fence < token);
+        };
+        transaction.raises[domain] = raise;
         transaction.at = Step::Mutate;
         if self.has(Mistake::Upgrade) && transaction.raises[domain] && !holds_exclusively(transaction, domain) {
             transaction.at = Step::Lock(Mode::Exclusive);

@@ -18,6 +18,7 @@ mod receiving;
 mod recovering;
 mod reopening;
 mod several;
+mod small;
 mod study;
 mod updating;
 

@@ -35,7 +35,7 @@ fn one_seed_has_one_trace() {
 
 /// Maps are ordered by another key in every process, memory lies elsewhere, and the wall clock has gone on.
 ///
-/// Mutant: the server's dates are let in; a second later the digest is another one.
+/// Mutant: a map is gone through by its own order.
 #[test]
 fn one_seed_has_one_trace_in_another_process_too() {
     const OTHER: &str = "FENCEPOST_SIMULATION_OTHER";

@@ -190,3 +190,16 @@ pub(super) enum What {
     Bytes(Vec<u8>),
     End(End),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mutant: the server's dates are let in.
+    #[test]
+    fn no_answer_has_the_date_of_this_machine() {
+        let mut answer = b"HTTP/1.1 200 OK\r\ndate: Mon, 30 Nov 2026 02:00:00 GMT\r\nx: y\r\n\r\n{}".to_vec();
+        undate(&mut answer);
+        assert_eq!(answer, b"HTTP/1.1 200 OK\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\nx: y\r\n\r\n{}");
+    }
+}
