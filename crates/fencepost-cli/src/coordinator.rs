@@ -185,6 +185,11 @@ impl Meaning for BreakRefusal {
     }
 }
 
+/// How `--wait` is typed for so many milliseconds; `None` for more than it takes.
+pub(crate) fn wait_for(ms: u64) -> Option<String> {
+    (ms <= 600_000).then(|| format!("{}s", ms.div_ceil(1_000).max(1)))
+}
+
 /// What a failed call to the coordinator at `url` says.
 pub(crate) fn failed<R: Meaning>(call: Call, url: &str, error: CallError<R>) -> Failure {
     let may_have_happened = call == Call::Change && error.may_have_happened();
@@ -279,7 +284,11 @@ pub(crate) fn held(
             };
             Failure::new(Exit::Held, format!("{name} is not granted yet: {why} ({})", reserved.kind.as_str()))
                 .detail(format!("for {} more, {} waiting", readable_left(reserved.remaining_ms), reserved.queue))
-                .then(again(&format!("{}ms", reserved.remaining_ms.min(600_000))))
+                .then(match wait_for(reserved.remaining_ms) {
+                    Some(wait) => again(&wait),
+                    // Nobody waits that long in a queue.
+                    None => format!("fencepost show {}{url_option}", shell::word(name)),
+                })
         }
         AcquireRefusal::Session(_)
         | AcquireRefusal::HoldEnded

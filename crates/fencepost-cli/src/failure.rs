@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     exit::Exit,
+    is_a_command,
     lines::{self, wrapped},
     output::{colours_wanted, terminal_width},
     progress,
@@ -45,7 +46,7 @@ impl Unadvised {
     pub(crate) fn then(self, next: impl Into<String>) -> Failure {
         let Self { exit, what, details } = self;
         let next = vec![next.into()];
-        Failure { exit, code: None, what, details, next, problem: None, is_final: false, reader_gone: false }
+        Failure { exit, code: None, what, details, next, problem: None, has_begun: false, reader_gone: false }
     }
 }
 
@@ -59,8 +60,8 @@ pub(crate) struct Failure {
     details: Vec<String>,
     next: Vec<String>,
     problem: Option<Box<Problem>>,
-    /// The same command typed again would do it a second time, whatever its exit code means elsewhere.
-    is_final: bool,
+    /// Something was done: typed again, the same command does it a second time, whatever its exit code means elsewhere.
+    has_begun: bool,
     reader_gone: bool,
 }
 
@@ -98,9 +99,9 @@ impl Failure {
         self
     }
 
-    /// The same, not to be tried again by a program.
-    pub(crate) fn for_good(mut self) -> Self {
-        self.is_final = true;
+    /// The same, where something was done, or may have been, that no program may do again without a look.
+    pub(crate) fn begun(mut self) -> Self {
+        self.has_begun = true;
         self
     }
 
@@ -199,8 +200,8 @@ impl Failure {
             }
             None => json!({
                 "detail": self.what,
-                "may_have_happened": self.exit == Exit::Unknown,
-                "retryable": !self.is_final && matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
+                "may_have_happened": self.has_begun || self.exit == Exit::Unknown,
+                "retryable": !self.has_begun && matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
             }),
         };
         value["exit_code"] = self.code().into();
@@ -211,7 +212,10 @@ impl Failure {
 
 /// Whether somebody who reads it has a command of this program to type.
 fn names_a_command(next: &str) -> bool {
-    next.contains("fencepost ")
+    next.match_indices("fencepost ").any(|(at, found)| {
+        let word = next[at + found.len()..].split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).next();
+        word.is_some_and(|word| word.starts_with("--") || is_a_command(word))
+    })
 }
 
 impl From<Invalid> for Failure {

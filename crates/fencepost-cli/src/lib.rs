@@ -156,6 +156,11 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     }
 }
 
+/// Whether this program has such a command.
+fn is_a_command(word: &str) -> bool {
+    word == "help" || Cli::command().find_subcommand(word).is_some()
+}
+
 /// What `run` starts of this program by itself. Nobody types that, and every run waits for it, so there is no parser.
 fn execute_part_of_run(arguments: &[OsString]) -> Option<Result<Exit, Failure>> {
     let [_, part, rest @ ..] = arguments else { return None };

@@ -8,7 +8,11 @@ use std::{
     path::PathBuf,
 };
 
-use fencepost_core::fence::{Closure, Rejection};
+use fencepost_core::{
+    Grant,
+    fence::{Closure, Rejection, Verdict},
+};
+use fencepost_receiver::AdvanceError;
 use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
@@ -42,6 +46,17 @@ impl Resource {
         match self {
             Self::Sqlite(database) => &database.typed,
             Self::File(file) => &file.typed,
+        }
+    }
+
+    /// Raises the fence of the grant's domain there, and waits for that.
+    ///
+    /// # Errors
+    /// When it was not raised, or nobody knows.
+    pub(crate) fn advance_blocking(&self, grant: &Grant) -> Result<Verdict<()>, AdvanceError> {
+        match self {
+            Self::Sqlite(database) => database.file.advance_blocking(grant),
+            Self::File(file) => file.receiver.advance_blocking(grant),
         }
     }
 

@@ -36,17 +36,16 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     let Some(grant) = verdict::grant(args.grant)? else {
         return verdict::missing(&resource, output);
     };
-    let advanced = match &resource {
+    let advancing = match &resource {
         Resource::Sqlite(database) => {
-            let _advancing = database.doing("raising the fence in");
+            let advancing = database.doing("raising the fence in");
             database.connect()?;
-            database.file.advance_blocking(&grant)
+            advancing
         }
-        Resource::File(file) => {
-            let _advancing = file.doing("raising the fence of");
-            file.receiver.advance_blocking(&grant)
-        }
+        Resource::File(file) => file.doing("raising the fence of"),
     };
+    let advanced = resource.advance_blocking(&grant);
+    drop(advancing);
     match advanced {
         Ok(Verdict::Applied(()) | Verdict::Replayed(())) => {
             if output.json {

@@ -18,7 +18,7 @@ use crate::{
     failure::{AGAIN, Failure},
     names,
     output::Output,
-    resource::SqliteResource,
+    resource::Resource,
     shell,
 };
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure
     let domain = names::domain(&args.domain)?;
     let lease = names::lease(&args.lease)?;
     let reason = names::reason(&args.reason)?;
-    let receivers: Vec<_> = args.advance.iter().map(|typed| SqliteResource::parse(typed)).collect::<Result<_, _>>()?;
+    let receivers: Vec<_> = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<_, _>>()?;
     let coordinator = args.url.connect()?;
     let asking = asking(&args.url.url);
     refuse_another_domain(&coordinator, &args, &domain, lease).await?;
@@ -143,7 +143,7 @@ async fn advance(
     args: &BreakArgs,
     broken: &Broken,
     lease: LeaseId,
-    receivers: Vec<SqliteResource>,
+    receivers: Vec<Resource>,
 ) -> Result<Vec<Reached>, Failure> {
     let (Some(token), false) = (broken.fence_to, receivers.is_empty()) else { return Ok(Vec::new()) };
     let snapshot = coordinator.snapshot(broken.domain.as_str().to_owned()).await;
@@ -153,15 +153,15 @@ async fn advance(
     // Nobody holds this token, so there is no session to name.
     let session = SessionId::from_bytes([0; 16]);
     let grant = Grant { issuer: issuer.issuer, domain: broken.domain.clone(), token, lease, session };
-    let advance = |receiver: SqliteResource| {
-        let outcome = match receiver.file.advance_blocking(&grant) {
+    let advance = |receiver: Resource| {
+        let outcome = match receiver.advance_blocking(&grant) {
             Ok(Verdict::Applied(()) | Verdict::Replayed(())) => Ok(()),
             // What shuts out this token shuts out the old holder's smaller one.
             Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
             Ok(Verdict::Rejected(rejection)) => Err((Exit::Rejected, rejection.to_string())),
             Err(error) => Err((Exit::CannotWrite, error.to_string())),
         };
-        Reached { receiver: receiver.typed, outcome }
+        Reached { receiver: receiver.typed().to_owned(), outcome }
     };
     Ok(receivers.into_iter().map(advance).collect())
 }

@@ -4,7 +4,7 @@ use fencepost_core::lease::{Filter, LeaseView, Page};
 use fencepost_wire::{LeaseList, QueueItem, QueueList};
 
 use crate::{
-    coordinator::{Call, UrlArgs, asking, break_line, failed},
+    coordinator::{Call, UrlArgs, asking, break_line, failed, wait_for},
     duration::{readable, readable_left},
     exit::Exit,
     failure::Failure,
@@ -49,11 +49,18 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
     match page.rows.first() {
         None => {
             output.line(&format!("nobody holds {domain}"))?;
-            if let (Some(kind), Some(ms)) = (queue.reserved, queue.remaining_ms) {
-                output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable_left(ms)))?;
-            }
-            let acquire = format!("fencepost acquire {}{}", shell::word(domain.as_str()), args.url.option());
-            output.command("next", &acquire)?;
+            let (word, option) = (shell::word(domain.as_str()), args.url.option());
+            let next = match queue.reserved.zip(queue.remaining_ms) {
+                None => format!("fencepost acquire {word}{option}"),
+                Some((kind, ms)) => {
+                    output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable_left(ms)))?;
+                    match wait_for(ms) {
+                        Some(wait) => format!("fencepost acquire {word} --wait {wait}{option}"),
+                        None => format!("fencepost explain {word}{option}"),
+                    }
+                }
+            };
+            output.command("next", &next)?;
         }
         Some(lease) => {
             output.line(&output.strong(domain.as_str()))?;

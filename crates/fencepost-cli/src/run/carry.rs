@@ -191,7 +191,11 @@ impl<'a> Carrier<'a> {
         if let (Some(pid), true) = (self.heard.opening, !matches!(outcome, Outcome::NotRun(_))) {
             status.started(pid);
         }
-        let why = if self.is_deaf { "its warden took no message" } else { "no heartbeat was confirmed in time" };
+        let why = match (self.is_deaf, self.ask.terms.max_hold) {
+            (true, _) => "its warden took no message",
+            (false, Some(_)) => "its --max-hold is over, or no heartbeat was confirmed in time",
+            (false, None) => "no heartbeat was confirmed in time",
+        };
         let near = || format!("{}: {why}", self.names());
         let loss = || self.loss.clone().unwrap_or_else(near);
         match outcome {
@@ -234,7 +238,7 @@ impl<'a> Carrier<'a> {
         Failure::new(Exit::Unknown, what)
             .detail("the process that was to start it was ended at that moment; no process of the command lives")
             .then(format!("see whether it has done anything; if not, {AGAIN}"))
-            .for_good()
+            .begun()
     }
 
     fn unusable(&self, code: u8, why: &str) -> Failure {

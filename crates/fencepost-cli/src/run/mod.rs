@@ -152,7 +152,8 @@ fn ending(carried: Carried) -> Result<Exit, Failure> {
         Carried::Ended(End::Killed(signal)) => Ok(Exit::Signal(signal)),
         Carried::Unusable(failure) => Err(failure),
         Carried::Stopped(why) => {
-            Err(Failure::new(Exit::Lost, format!("the lease is lost, and the command was stopped: {why}")).then(look))
+            let what = format!("the lease is lost, and the command was stopped: {why}");
+            Err(Failure::new(Exit::Lost, what).then(look).begun())
         }
         Carried::Outlived(end, why) => {
             let how = match end {
@@ -162,7 +163,8 @@ fn ending(carried: Carried) -> Result<Exit, Failure> {
             let what = format!("the lease is lost, and the command ended only after that, {how}: {why}");
             Err(Failure::new(Exit::Lost, what)
                 .detail("it was not stopped in time: its last work may have overlapped with another's")
-                .then(look))
+                .then(look)
+                .begun())
         }
     }
 }

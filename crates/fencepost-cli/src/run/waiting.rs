@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fencepost_client::HttpCoordinator;
 use fencepost_coordinator::Coordinator;
 use fencepost_core::{Domain, SessionId, lease::Filter};
 use tokio::{
@@ -15,6 +16,7 @@ use tokio::{
 
 use crate::{
     coordinator::UrlArgs,
+    duration::readable_left,
     output::{Output, aside},
     progress::readable_seconds,
 };
@@ -104,7 +106,7 @@ async fn words(url: &UrlArgs, what: &WaitsFor) -> Option<String> {
                     // It has been granted, so it is a receiver that takes its time.
                     Some(row) if row.session == *session => format!("the receivers of {domain} to take its new token"),
                     Some(row) => format!("{domain}, held by {}", row.holder),
-                    None => domain.to_string(),
+                    None => free(&coordinator, domain).await,
                 },
                 Ok(Err(error)) => format!("{domain}; the coordinator at {}: {error}", url.url),
                 Err(_) => format!("{domain}; the coordinator at {} does not answer", url.url),
@@ -112,6 +114,15 @@ async fn words(url: &UrlArgs, what: &WaitsFor) -> Option<String> {
         }
         WaitsFor::Told(what) => Some((*what).to_owned()),
         WaitsFor::Release => Some("the coordinator to confirm the release".to_owned()),
+    }
+}
+
+/// A domain that nobody holds, and until when nobody may.
+async fn free(coordinator: &HttpCoordinator, domain: &Domain) -> String {
+    let queue = timeout(ASKING, coordinator.queue(domain, 1)).await.ok().and_then(Result::ok);
+    match queue.and_then(|queue| queue.reserved.zip(queue.remaining_ms)) {
+        Some((kind, ms)) => format!("{domain}, reserved ({}) for {} more", kind.as_str(), readable_left(ms)),
+        None => domain.to_string(),
     }
 }
 

@@ -75,6 +75,23 @@ fn a_wrong_lease_or_domain_changes_nothing() {
     b.run(&["renew"]).exits(0);
 }
 
+/// Until somebody else acquires, nothing but this shuts the old holder out of a file.
+#[test]
+fn a_file_is_advanced_and_the_old_holder_writes_there_no_more() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let grant = shell.run(&["acquire", "f", "--export"]).exits(0);
+    std::fs::write(shell.path("grant.sh"), &grant.stdout).unwrap();
+    shell.sh(". ./grant.sh; echo before | fencepost write file:f").exits(0);
+    let line = shell.run(&["show", "f"]).exits(0).next("fencepost break");
+    let broken = shell.sh(&format!("{line} --advance file:f --json")).exits(0).json();
+    assert_eq!(broken["advanced"], serde_json::json!(["file:f"]));
+    let late = shell.sh(". ./grant.sh; echo after | fencepost write file:f --json").exits(81).json();
+    assert_eq!((&late["reason"], &late["least_accepted"]), (&"stale".into(), &broken["fence_to"]));
+    assert_eq!(std::fs::read_to_string(shell.path("f")).unwrap(), "before\n");
+}
+
 /// Mutant: the next command is given without the address that was typed.
 #[test]
 fn what_comes_next_asks_the_same_coordinator() {

@@ -198,6 +198,7 @@ fn a_command_that_ends_by_itself_after_the_lease_is_told_as_that() {
     assert!(told.contains("ended only after that, with exit code 0") && !told.contains("was stopped:"), "{told}");
     let status = status(&shell);
     assert_eq!((&status["outcome"], &status["command_exit_code"]), (&"lease_lost".into(), &0.into()), "{status}");
+    assert_eq!(status["problem"]["may_have_happened"], true, "{status}");
 }
 
 /// Mutants: a message is waited for without an end; each event puts off the look at the leases.

@@ -86,6 +86,7 @@ fn a_greatest_holding_time_stops_the_command() {
     running.ends_with(80);
     running.is_gone();
     assert!(last_beat(&shell) < before + 3_000 + 3_000);
+    assert!(running.told().contains("--max-hold is over"), "{}", running.told());
     assert!(is_free(&shell));
 }
 

@@ -122,6 +122,18 @@ fn it_says_what_it_waits_for_and_who_has_it() {
     running.ends_with(0);
 }
 
+/// As a job finds it that ran too short a time ago. Mutant: only holders are looked for.
+#[test]
+fn it_says_until_when_nobody_gets_the_domain() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["run", "d", "--min-hold", "1h", "--", "true"]).exits(0);
+    let (terminal, mut running) = run(&shell, &["d", "--wait", "60s", "--", "true"]);
+    until("a second is over", || terminal.shows("waiting for d, reserved (min_hold) for "));
+    send("TERM", running.pid());
+    running.ends_with(143);
+}
+
 /// Mutant: the session is opened in silence.
 #[test]
 fn it_says_that_it_waits_for_a_coordinator_that_is_away() {

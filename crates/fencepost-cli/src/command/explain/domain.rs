@@ -8,7 +8,7 @@ use fencepost_wire::{HistoryItem, LeaseItem, QueueItem, QueueList};
 use super::{Asking, Explained, token_words};
 use crate::{
     command::history::about,
-    coordinator::break_line,
+    coordinator::{break_line, wait_for},
     duration::{readable, readable_left},
     failure::Failure,
     shell,
@@ -55,7 +55,10 @@ pub(super) async fn explain(asking: &Asking, domain: &Domain) -> Result<Explaine
             explained.then(break_line(domain, lease.lease, &option));
         }
         None => match queue.remaining_ms {
-            Some(ms) => explained.then(format!("fencepost acquire {word} --wait {}ms{option}", ms.clamp(1, 600_000))),
+            Some(ms) => match wait_for(ms) {
+                Some(wait) => explained.then(format!("fencepost acquire {word} --wait {wait}{option}")),
+                None => explained.then(format!("fencepost show {word}{option}")),
+            },
             None => explained.then(format!("fencepost acquire {word}{option}")),
         },
     }
