@@ -111,6 +111,46 @@ async fn dead_waiters_are_never_granted_and_hold_nobody_up() {
     assert_eq!(next, holder.json()["sequence"].as_u64().unwrap() + 1, "no token was spent on the dead");
 }
 
+/// What this process has in memory, in bytes.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+/// Fails where the places of those who have left are kept, here for want of time that passes.
+#[tokio::test]
+async fn crowds_that_come_and_go_leave_nothing_in_memory() {
+    const ALONE: &str = "FENCEPOST_CROWDS_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        // Other tests may have memory of this process.
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", "waiting::crowds_that_come_and_go_leave_nothing_in_memory"]).env(ALONE, "1");
+        let told = alone.output().unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+        return;
+    }
+    more_open_files(4_000).unwrap();
+    let server = TestServer::start().await;
+    server.call("POST", "/v1/leases", opening("d", 1)).await;
+    let mut after = Vec::new();
+    for round in 1..=16_u64 {
+        let mut crowd = Vec::new();
+        for number in 0..500 {
+            crowd.push(waiter(&server, "d", round * 1_000 + number).await);
+        }
+        server.until_waiting(500).await;
+        drop(crowd);
+        server.until_waiting(0).await;
+        // Places of those who would open their session are kept for one TTL.
+        server.clock.advance(Ttl::default().as_millis());
+        server.call("POST", "/v1/leases", opening("d", round * 1_000 + 999)).await;
+        after.push(resident());
+    }
+    // What is kept for use again is there after ten of them.
+    let (early, late) = (after[10], after[15]);
+    assert!(late < early + 2_500 * 200, "five crowds of 500 have left {} bytes: {after:?}", late.saturating_sub(early));
+}
+
 #[tokio::test]
 async fn a_newer_connection_takes_over_the_place_in_the_queue() {
     let server = TestServer::start().await;
