@@ -9,6 +9,7 @@ mod child;
 mod empty;
 mod file;
 mod generator;
+mod hand_over;
 mod history;
 mod http;
 mod in_process;
@@ -43,9 +44,6 @@ struct Args {
     /// Serve the empty handler instead of measuring: the other end of `http`.
     #[arg(long, hide = true)]
     empty_handler: bool,
-    /// Note the time in this file instead of measuring: the command of `run`'s hand-over.
-    #[arg(long, hide = true)]
-    stamp: Option<PathBuf>,
     /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -63,8 +61,10 @@ enum What {
     File,
     /// The history checker on a million events.
     History,
-    /// A command under a lease, from start to end, beside `flock` and `etcdctl lock`; and the hand-over in a queue.
+    /// A command under a lease, from start to end, beside `flock` and `etcdctl lock`.
     Run,
+    /// How soon the next in line has its command running, beside `flock` and `etcdctl lock`.
+    HandOver,
     /// A million leases in ten thousand sessions: memory, latency, paging, restart. Takes some minutes.
     Many,
 }
@@ -75,13 +75,8 @@ fn main() -> ExitCode {
         empty::serve();
         return ExitCode::SUCCESS;
     }
-    if let Some(file) = args.stamp {
-        return match run::stamp(&file) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        };
-    }
-    let every = [What::InProcess, What::Sqlite, What::File, What::Http, What::Run, What::History, What::Many];
+    let every =
+        [What::InProcess, What::Sqlite, What::File, What::Http, What::Run, What::HandOver, What::History, What::Many];
     let chosen: &[What] = if args.what.is_empty() { &every } else { &args.what };
     let plan = round::Plan { turn: Duration::from_millis(args.turn_ms), rounds: args.rounds };
     println!("{}", report::machine());
@@ -95,6 +90,7 @@ fn main() -> ExitCode {
             What::History => history::measure(),
             What::Http => binary.and_then(|binary| http::measure(plan, binary)),
             What::Run => binary.and_then(|binary| run::measure(plan, binary)),
+            What::HandOver => binary.and_then(|binary| hand_over::measure(plan, binary)),
             What::Many => binary.and_then(|binary| many::measure(plan, binary)),
         };
         match outcome {
