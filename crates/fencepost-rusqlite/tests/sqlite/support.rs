@@ -1,6 +1,9 @@
 //! What the stories have in common: a database file of their own, grants out of thin air, and plain connections.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use fencepost_core::{
     Domain, Epoch, Grant, Issuer, LeaseId, OperationId, SessionId, Token,
@@ -42,6 +45,12 @@ pub(crate) fn seed() -> ReceiverSeed {
     ReceiverSeed::new(issuer(), Epoch::new(1).unwrap())
 }
 
+/// Where memory is a file system, for stories with many writes; else the ordinary place.
+pub(crate) fn in_memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
 pub(crate) struct Database {
     pub(crate) path: PathBuf,
     _folder: TempDir,
@@ -50,7 +59,11 @@ pub(crate) struct Database {
 impl Database {
     /// A new file with this schema, in WAL mode.
     pub(crate) fn new(schema: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::new_in(&std::env::temp_dir(), schema)
+    }
+
+    fn new_in(parent: &Path, schema: &str) -> Self {
+        let folder = tempfile::tempdir_in(parent).unwrap();
         let database = Self { path: folder.path().join("shop.db"), _folder: folder };
         let connection = Connection::open(&database.path).unwrap();
         connection.pragma_update(None, "journal_mode", "wal").unwrap();
@@ -60,7 +73,12 @@ impl Database {
 
     /// One counter per name; the name is the domain.
     pub(crate) fn with_counters() -> Self {
-        let database = Self::new(
+        Self::with_counters_in(&std::env::temp_dir())
+    }
+
+    pub(crate) fn with_counters_in(parent: &Path) -> Self {
+        let database = Self::new_in(
+            parent,
             "CREATE TABLE counter (name TEXT PRIMARY KEY, n INTEGER NOT NULL);
              INSERT INTO counter VALUES ('a', 0), ('b', 0), ('c', 0)",
         );
