@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 
 use fencepost_core::{
     Domain, Grant,
-    fence::{Closure, Rejection, Verdict},
+    fence::{Condition, Rejection, Verdict},
 };
-use fencepost_receiver::{AdvanceError, Capabilities, Receiver, file::MaintenanceError};
+use fencepost_receiver::{AdvanceError, Capabilities, Receiver};
 
 use crate::{
     exit::Exit,
@@ -42,7 +42,7 @@ impl Resource {
     /// Looks whether it is there, before a lease is asked for.
     ///
     /// # Errors
-    /// When it is not, or is of none of these domains.
+    /// When it is not, or is a file that accepts nothing or is of none of these domains.
     pub(crate) fn look(&mut self, domains: &[Domain]) -> Result<(), Failure> {
         match self {
             Self::Sqlite(database) => database.connect().map(drop),
@@ -78,12 +78,10 @@ impl Resource {
 impl OneDomain {
     fn look(&mut self, domains: &[Domain]) -> Result<(), Failure> {
         let typed = &self.file.typed;
-        let status = self.file.receiver.status().map_err(|error| match error {
-            error @ MaintenanceError::Closed(Closure::NotGuarded) => {
-                self.file.failed(error).ending_in(Exit::Configuration)
-            }
-            error => self.file.failed(error),
-        })?;
+        let status = self.file.receiver.status().map_err(|error| self.file.failed(error))?;
+        if let Condition::Closed(why) = status.condition {
+            return Err(self.file.closed(why));
+        }
         if !domains.contains(&status.domain) {
             let domain = shell::word(status.domain.as_str());
             return Err(Failure::new(Exit::Usage, format!("{typed} is guarded for domain {domain}"))

@@ -70,3 +70,50 @@ fn every_code_that_is_listed_is_what_something_ends_with() {
     let missing: Vec<_> = listed().into_iter().filter(|code| !seen.contains_key(code)).collect();
     assert!(missing.is_empty() && seen.len() > 12, "{missing:?}, {seen:?}");
 }
+
+/// A receiver without a guard is closed by its own records, and that is a verdict (81), whoever asks and whatever became
+/// of the guard. A database that is not there is none to ask (78), because none is ever made; a file may be guarded
+/// before it is there. A database whose tables are unguarded keeps its fences and goes on.
+///
+/// Mutant: `look` of `run` has 78 for a file that was never guarded.
+#[test]
+fn a_receiver_without_a_guard_says_the_same_to_whoever_asks() {
+    let server = Server::start();
+    let shell = server.shell();
+    for name in ["plain", "unguarded"] {
+        fs::write(shell.path(name), "x").unwrap();
+        shell.sqlite(&format!("{name}.db"), "CREATE TABLE t (d TEXT)").unwrap();
+    }
+    shell.run(&["guard", "file:unguarded", "--domain", "f"]).exits(0);
+    shell.run(&["unguard", "file:unguarded"]).exits(0);
+    shell.run(&["guard", "sqlite:unguarded.db", "t", "--domain", "d"]).exits(0);
+    shell.run(&["unguard", "sqlite:unguarded.db", "t"]).exits(0);
+    // Of an older one a database says first that it is stale.
+    shell.run(&["run", "f", "--", "sh", "-c", "printf %s \"$FENCEPOST_GRANT\" >grant"]).exits(0);
+    let grant = fs::read_to_string(shell.path("grant")).unwrap();
+    let table = [
+        ("file:absent", 81, "next: fencepost guard file:absent --domain NAME"),
+        ("file:plain", 81, "next: fencepost guard file:plain --domain NAME"),
+        ("file:unguarded", 81, "next: fencepost guard file:unguarded --domain NAME"),
+        ("sqlite:absent.db", 78, "next: name the file that your program opens"),
+        ("sqlite:plain.db", 81, "next: fencepost guard sqlite:plain.db TABLE --domain EXPR"),
+        ("sqlite:unguarded.db", 0, ""),
+    ];
+    for (resource, code, next) in table {
+        let mut commands = vec![
+            vec!["status", resource],
+            vec!["advance", resource, "--grant", &grant],
+            vec!["run", "f", "--advance", resource, "--", "touch", "ran"],
+        ];
+        if resource.starts_with("file:") {
+            // Databases are read and written by SQL.
+            commands.push(vec!["read", resource, "--grant", &grant]);
+            commands.push(vec!["write", resource, "--allow-empty", "--grant", &grant]);
+        }
+        for words in commands {
+            let ran = shell.run(&words).exits(code);
+            assert!(ran.stderr.contains(next), "{words:?}: {}", ran.stderr);
+        }
+        assert_eq!(fs::remove_file(shell.path("ran")).is_ok(), code == 0, "{resource}");
+    }
+}
