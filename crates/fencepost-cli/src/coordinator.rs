@@ -3,7 +3,7 @@
 use std::{env, time::Duration};
 
 use clap::Args;
-use fencepost_client::{HttpCoordinator, HttpError};
+use fencepost_client::{HttpCoordinator, HttpError, HttpOptions};
 use fencepost_coordinator::CallError;
 use fencepost_core::{
     Domain, LeaseId,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Where `fencepost serve` listens unless it is told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7421";
+/// How much longer than they are willing to wait those who say how long that is wait for an answer. A coordinator that is
+/// busy answers within that; one that hangs costs no more.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 pub(crate) const URL_VARIABLE: &str = "FENCEPOST_URL";
 
 /// The option that names the coordinator.
@@ -39,6 +42,14 @@ impl UrlArgs {
         connect(&self.url)
     }
 
+    /// The same for somebody who is willing to wait for so long and no longer.
+    ///
+    /// # Errors
+    /// When the address cannot be used.
+    pub(crate) fn connect_to_wait(&self) -> Result<HttpCoordinator, Failure> {
+        connect_to_wait(&self.url)
+    }
+
     /// What a printed command needs so that it reaches the same coordinator: nothing where it would anyway.
     pub(crate) fn option(&self) -> String {
         url_option(&self.url)
@@ -53,11 +64,23 @@ fn url_option(url: &str) -> String {
 /// # Errors
 /// When the address cannot be used.
 pub(crate) fn connect(url: &str) -> Result<HttpCoordinator, Failure> {
+    connect_with(url, HttpOptions::default())
+}
+
+/// The coordinator for calls that wait: each is answered within [`ANSWER`] after its wait, or not at all.
+///
+/// # Errors
+/// When the address cannot be used.
+pub(crate) fn connect_to_wait(url: &str) -> Result<HttpCoordinator, Failure> {
+    connect_with(url, HttpOptions { call_timeout: ANSWER, ..HttpOptions::default() })
+}
+
+fn connect_with(url: &str, options: HttpOptions) -> Result<HttpCoordinator, Failure> {
     if let Some(port) = impossible_port(url) {
         return Err(Failure::new(Exit::Usage, format!("url: {url:?} has the port {port:?}, which is not 1 to 65535"))
             .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")));
     }
-    HttpCoordinator::new(url).map_err(|error| match error {
+    HttpCoordinator::with_options(url, options).map_err(|error| match error {
         HttpError::Url(error) => Failure::new(Exit::Usage, format!("url: {error}"))
             .then(format!("--url {DEFAULT_URL}, or set {URL_VARIABLE}")),
         HttpError::Thread(_) => no_threads(&error),

@@ -144,6 +144,11 @@ impl Failure {
         self
     }
 
+    /// Whether the coordinator was asked in vain.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.exit == Exit::Unreachable
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code.unwrap_or(self.exit.code())
     }

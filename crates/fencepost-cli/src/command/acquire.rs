@@ -11,7 +11,7 @@ use fencepost_core::{
 use fencepost_wire::AcquireBody;
 use tokio::{
     signal::unix::{SignalKind, signal},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use crate::{
@@ -19,13 +19,14 @@ use crate::{
         handing::{Handed, hand_over},
         release::end_session,
     },
-    coordinator::{Call, UrlArgs, asking, break_line, connect, failed, held, patiently},
+    coordinator::{ANSWER, Call, UrlArgs, asking, break_line, connect_to_wait, failed, held, patiently},
     duration::{Typed, refuse_unusable},
     exit::Exit,
     failure::{AGAIN, Failure},
     names,
     output::Output,
     progress,
+    run::one_wait,
     session_file::{Kept, KeptGrant, Locked, SessionFile},
     shell,
 };
@@ -44,14 +45,15 @@ Session, secret and request id stay in a file of mode 600 (FENCEPOST_SESSION_FIL
 XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. Where the answer was lost (exit 82), the same \
 command asks for it again under the same request id.
 
-Exits 75 when another has the domain; see `fencepost help exit-codes`.")]
+A coordinator that takes the call and answers nothing is given up 5 seconds after --wait: with 82 where it may have \
+granted, with 69 where it has not. Exits 75 when another has the domain; see `fencepost help exit-codes`.")]
 pub(crate) struct AcquireArgs {
     /// The domain, e.g. invoices/2026-11
     domain: OsString,
     /// How long the lease lives without `renew`: 1s to 24h
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     ttl: String,
-    /// Stand in the queue for at most this long, up to 10m
+    /// Wait for at most this long, up to 10m: for the coordinator, and in the queue
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     wait: String,
     /// What the lease is for: safety (a token), admission (who may start) or advisory (an optimisation)
@@ -132,12 +134,14 @@ pub(crate) fn understand(args: &AcquireArgs) -> Result<(), Failure> {
 
 pub(crate) async fn run(args: AcquireArgs, output: Output) -> Result<Exit, Failure> {
     let ask = Ask::parse(&args)?;
-    let coordinator = args.url.connect()?;
+    let coordinator = args.url.connect_to_wait()?;
     let locked = SessionFile::find()?.lock().await?;
+    let started = Instant::now();
     let kept = prepare(&coordinator, &ask, &args, &locked).await?;
     let key = kept.key()?;
     let request = ask.request(&key, kept.request()?);
-    let acquiring = acquire(&coordinator, &request, ask.wait, ask.ttl);
+    let left = ask.wait.get().saturating_sub(started.elapsed());
+    let acquiring = acquire(&coordinator, &request, left, ask.ttl);
     let answered = tokio::select! {
         biased;
         answered = acquiring => answered,
@@ -216,7 +220,7 @@ async fn is_alive(coordinator: &HttpCoordinator, kept: &Kept) -> bool {
 
 /// What the file has of an earlier acquire must be over before it is written over.
 async fn settle_earlier(kept: &Kept, ask: &Ask, args: &AcquireArgs, locked: &Locked) -> Result<(), Failure> {
-    let coordinator = connect(&kept.url)?;
+    let coordinator = connect_to_wait(&kept.url)?;
     let key = kept.key()?;
     if let Some(granted) = kept.granted {
         match coordinator.read_session(&key).await {
@@ -259,16 +263,14 @@ fn still_held(kept: &Kept, granted: KeptGrant, ask: &Ask, args: &AcquireArgs, lo
 type Acquired = Result<(Answered<Granted>, Moment), (CallError<Box<AcquireRefusal>>, bool)>;
 
 /// Asks under one request id until it is decided, and says when the answered attempt was sent.
-async fn acquire(coordinator: &HttpCoordinator, request: &AcquireRequest, wait: Wait, ttl: Ttl) -> Acquired {
+async fn acquire(coordinator: &HttpCoordinator, request: &AcquireRequest, wait: Duration, ttl: Ttl) -> Acquired {
     let sent = Cell::new(BootClock.now());
-    let settle = (ttl.get() / 3).min(Duration::from_secs(10));
+    let settle = (ttl.get() / 3).min(ANSWER);
     let attempt = |left: Duration| {
         sent.set(BootClock.now());
-        let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        let wait = Wait::from_millis(left).unwrap_or(wait);
-        coordinator.acquire(AcquireRequest { wait, ..request.clone() })
+        coordinator.acquire(AcquireRequest { wait: one_wait(left), ..request.clone() })
     };
-    let answered = patiently(wait.get(), settle, attempt).await?;
+    let answered = patiently(wait, settle, attempt).await?;
     Ok((answered, sent.get()))
 }
 

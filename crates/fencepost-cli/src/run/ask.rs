@@ -44,9 +44,10 @@ names, so that no two runs wait for each other in a circle.
 When the lease is lost, or may be, every process of the command gets TERM and after --stop-after KILL, in time for \
 none of them to run past the end of the lease; then `run` exits 80. It gives the lease back when no process of the \
 command lives any more: what the command leaves in the background gets TERM, and KILL after --stop-after. TERM, INT, \
-HUP and QUIT are passed on to the command. Where nobody can know whether the command was started `run` exits 82. \
-Otherwise it exits with what the command exits with, 128+n where signal n killed it, and 126 or 127 where it could \
-not be started; see `fencepost help exit-codes`.")]
+HUP and QUIT are passed on to the command. A coordinator that takes the call and answers nothing is given up 5 seconds \
+after --wait (in the queue a third of the TTL, 10 seconds at most), with 69. Where nobody can know whether the command \
+was started `run` exits 82. Otherwise it exits with what the command exits with, 128+n where signal n killed it, and \
+126 or 127 where it could not be started; see `fencepost help exit-codes`.")]
 pub(crate) struct RunArgs {
     /// The domains, e.g. invoices/2026-11
     #[arg(required = true, value_name = "DOMAIN")]
@@ -57,7 +58,7 @@ pub(crate) struct RunArgs {
     /// What to do when another has the domain [default: fail, or wait where --wait is given]
     #[arg(long, value_name = "WHAT")]
     if_held: Option<IfHeld>,
-    /// Stand in the queue for at most this long, up to 10m, then do what --if-held says
+    /// Wait for at most this long, up to 10m: for the coordinator, and in the queue; then do what --if-held says
     #[arg(long, value_name = "DURATION")]
     wait: Option<String>,
     /// How long the lease lives without a heartbeat: 1s to 24h

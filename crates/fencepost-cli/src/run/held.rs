@@ -13,11 +13,11 @@ use fencepost_client::{
 use fencepost_coordinator::CallError;
 use fencepost_core::{Contract, Correlation, Domain, Grant, LeaseId, Moment, lease::AcquireRefusal};
 use fencepost_receiver::AdvanceError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::ask::{Ask, Patience, one_wait};
 use crate::{
-    coordinator::{Call, failed, held, no_threads},
+    coordinator::{ANSWER, Call, failed, held, no_threads},
     exit::Exit,
     failure::{AGAIN, Failure},
 };
@@ -109,17 +109,20 @@ impl Held {
     }
 }
 
-/// Opens the session, for as long as whoever asks is willing to wait.
+/// Opens the session, for as long as whoever asks has been willing to wait since they `started`.
 ///
 /// # Errors
 /// When it cannot be opened. Nothing is left behind.
-pub(crate) async fn open(ask: &Ask, watch: impl Fn(&OpenError)) -> Result<Session, Failure> {
-    let started = Instant::now();
+pub(crate) async fn open(ask: &Ask, started: Instant, watch: impl Fn(&OpenError)) -> Result<Session, Failure> {
     let mut pause = Duration::from_millis(50);
     loop {
-        let error = match Session::open(ask.url.connect()?, ask.holder.clone(), ask.ttl).await {
-            Ok(session) => return Ok(session),
-            Err(error) => error,
+        let opening = Session::open(ask.url.connect()?, ask.holder.clone(), ask.ttl);
+        // A session that is opened after all ends by itself: nobody keeps it alive, and nothing hangs on it.
+        let limit = left(ask.patience, started).saturating_add(ANSWER);
+        let error = match timeout(limit, opening).await {
+            Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error)) => error,
+            Err(_) => no_answer(limit),
         };
         watch(&error);
         let left = left(ask.patience, started);
@@ -134,6 +137,11 @@ pub(crate) async fn open(ask: &Ask, watch: impl Fn(&OpenError)) -> Result<Sessio
     }
 }
 
+fn no_answer(limit: Duration) -> OpenError {
+    let why = format!("no answer in {} ms", limit.as_millis());
+    OpenError::Call(CallError::Unreachable { why, may_have_happened: true })
+}
+
 /// What an acquire came to.
 pub(crate) enum Acquired {
     All(Vec<Held>),
@@ -145,8 +153,12 @@ pub(crate) enum Acquired {
 ///
 /// # Errors
 /// Why the command must not be started.
-pub(crate) async fn acquire(session: &Session, ask: &Ask, watch: impl Fn(&Domain)) -> Result<Acquired, Failure> {
-    let started = Instant::now();
+pub(crate) async fn acquire(
+    session: &Session,
+    ask: &Ask,
+    started: Instant,
+    watch: impl Fn(&Domain),
+) -> Result<Acquired, Failure> {
     let mut all = Vec::with_capacity(ask.domains.len());
     for domain in &ask.domains {
         watch(domain);
@@ -198,7 +210,7 @@ async fn attempt(session: &Session, ask: &Ask, domain: &Domain, left: Duration) 
 
 fn on_terms<P: Permitted>(mut acquire: Acquire<P>, ask: &Ask, left: Duration) -> Acquire<P> {
     // Nothing is started on a doubt, so there is no use in settling one for longer than a moment.
-    let patience = (ask.ttl.get() / 3).min(Duration::from_secs(5));
+    let patience = (ask.ttl.get() / 3).min(ANSWER);
     acquire = acquire.wait(one_wait(left)).patience(patience);
     if let Some(max_hold) = ask.terms.max_hold {
         acquire = acquire.max_hold(max_hold);

@@ -45,7 +45,10 @@ use std::{
 
 use fencepost_client::{OpenError, Session};
 use fencepost_core::Domain;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use self::{
     ask::Ask,
@@ -58,7 +61,7 @@ use self::{
     waiting::WaitsFor,
 };
 pub(crate) use self::{
-    ask::{RunArgs, without_dashes},
+    ask::{RunArgs, one_wait, without_dashes},
     gate::{BECOME, BecomeArgs, become_command},
     tree::is_in_foreground,
     warden::{WARDEN, WardenArgs, run as run_warden},
@@ -72,7 +75,7 @@ use crate::{
 
 /// How long giving back may take. After that the leases end by themselves.
 const GIVING_BACK: Duration = Duration::from_secs(5);
-/// The same where somebody has asked this process to end.
+/// The same where somebody has asked this process to end, and where the coordinator has just kept it waiting in vain.
 const LEAVING: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: RunArgs, output: Output) -> Result<Exit, Failure> {
@@ -185,13 +188,14 @@ async fn acquired(
             failure = standby.fails() => Err(failure),
         }
     });
+    let started = Instant::now();
     waits.send_replace(WaitsFor::Session { trouble: None });
     let failed = |error: &OpenError| {
         waits.send_replace(WaitsFor::Session { trouble: Some(error.to_string()) });
     };
     let session = tokio::select! {
         biased;
-        session = open(ask, failed) => session.map_err(Err)?,
+        session = open(ask, started, failed) => session.map_err(Err)?,
         end = &mut there_is_no_use => return Err(end),
     };
     let wanted = |domain: &Domain| {
@@ -199,7 +203,7 @@ async fn acquired(
     };
     let acquired = tokio::select! {
         biased;
-        acquired = acquire(&session, ask, wanted) => acquired,
+        acquired = acquire(&session, ask, started, wanted) => acquired,
         end = &mut there_is_no_use => {
             // The acquire was dropped with its place in the queue; ending the session ends it at the coordinator too.
             let _ = timeout(LEAVING, session.close()).await;
@@ -219,7 +223,8 @@ async fn acquired(
         }
         Err(failure) => {
             waits.send_replace(WaitsFor::Release);
-            let _ = timeout(GIVING_BACK, session.close()).await;
+            let patience = if failure.is_unanswered() { LEAVING } else { GIVING_BACK };
+            let _ = timeout(patience, session.close()).await;
             Err(Err(failure))
         }
     }

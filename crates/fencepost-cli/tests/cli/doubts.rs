@@ -1,8 +1,10 @@
 //! Whatever is not a clear grant is no permission: the command says why and exits with something else than 0 or 75.
 
+use std::time::{Duration, Instant};
+
 use crate::common::{
     Ran, Server, Shell, fencepost,
-    liar::{Act, Liar},
+    liar::{Act, Liar, silent},
 };
 
 #[track_caller]
@@ -106,6 +108,28 @@ fn output_that_nobody_takes_is_a_failure_and_says_that_the_lease_is_held() {
     let ran = Ran::of(output).exits(73);
     assert!(ran.stderr.contains("the lease is held all the same") && ran.stderr.contains("fencepost release"));
     shell.run(&["release"]).exits(0);
+}
+
+/// Whoever waits for a second waits five more for an answer, and not the ten that it may take elsewhere. Where it may have
+/// granted, the next one asks again under the same request id.
+///
+/// Mutant: the usual time limit for its calls.
+#[test]
+fn a_coordinator_that_takes_calls_and_answers_nothing_is_given_up_soon_after_the_wait() {
+    let (_listener, url) = silent();
+    let server = Server::start();
+    let hangs = Liar::before(&server.url, "/v1/leases", |number| if number == 1 { Act::Hang } else { Act::Pass });
+    for (shell, code) in [(Shell::at(&url), 69), (Shell::at(&hangs.url), 82)] {
+        let asked = Instant::now();
+        let ran = shell.run(&["acquire", "d", "--wait", "1s"]).exits(code);
+        assert!(asked.elapsed() < Duration::from_secs(10), "{:?}: {ran:?}", asked.elapsed());
+        assert!(ran.stderr.contains("no answer in") && ran.stdout.is_empty(), "{ran:?}");
+        if code == 82 {
+            let request = shell.kept()["asked"]["request_id"].clone();
+            shell.run(&["acquire", "d", "--wait", "1s"]).exits(0);
+            assert_eq!(shell.kept()["asked"]["request_id"], request);
+        }
+    }
 }
 
 #[test]

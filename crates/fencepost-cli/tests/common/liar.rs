@@ -37,6 +37,13 @@ fn http(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{head} {}\r\n\r\n{body}", body.len())
 }
 
+/// Somebody who takes every connection and answers nothing.
+pub fn silent() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    (listener, url)
+}
+
 /// A running liar. Its thread lives as long as the test process.
 #[derive(Debug)]
 pub struct Liar {

@@ -1,10 +1,13 @@
 //! The command is never started on a doubt, and every reason has its own exit code.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use crate::common::{
     Server, Shell,
-    liar::{Act, Liar},
+    liar::{Act, Liar, silent},
 };
 
 /// Whatever the coordinator said, the command must not have run.
@@ -92,6 +95,19 @@ fn a_coordinator_out_of_reach_is_told_from_one_that_says_no() {
     }
 }
 
+/// Whoever waits for a second waits five more for an answer, and not the ten that it may take elsewhere.
+///
+/// Mutant: no limit around `Session::open`.
+#[test]
+fn a_coordinator_that_takes_calls_and_answers_nothing_is_given_up_soon_after_the_wait() {
+    let (_listener, url) = silent();
+    for options in [&[][..], &["--wait", "1s"], &["--wait", "1s", "--if-held", "skip"]] {
+        let asked = Instant::now();
+        not_started(&Shell::at(&url), options, 69, "no answer in");
+        assert!(asked.elapsed() < Duration::from_secs(10), "{options:?}: {:?}", asked.elapsed());
+    }
+}
+
 #[test]
 fn the_reasons_have_exit_codes_of_their_own() {
     let server = Server::start();
@@ -113,7 +129,7 @@ fn a_receiver_that_cannot_be_advanced_starts_nothing() {
     let bare = shell.database("bare.db", "CREATE TABLE t (d TEXT)");
     not_started(&shell, &["--advance", &bare], 81, "not_guarded");
     fs::write(shell.path("plain"), "x").unwrap();
-    not_started(&shell, &["--advance", "file:plain"], 78, "fencepost guard file:plain");
+    not_started(&shell, &["--advance", "file:plain"], 81, "fencepost guard file:plain");
     not_started(&shell, &["--advance", "redis://x"], 64, "resource");
     not_started(&shell, &["--advance", &bare, "--contract", "advisory"], 64, "needs a token");
     // Another coordinator's tokens are no tokens here.

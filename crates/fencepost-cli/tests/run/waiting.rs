@@ -82,6 +82,24 @@ fn a_signal_ends_it_while_the_coordinator_does_not_answer() {
     send("CONT", server.pid());
 }
 
+/// Its wait, a third of its TTL for the answer, and a moment to say good-bye to nobody.
+///
+/// Mutant: it gives back for as long as it would to a coordinator that answers.
+#[test]
+fn a_coordinator_that_hangs_while_it_stands_in_the_queue_is_given_up_soon_after_the_wait() {
+    let server = Server::start();
+    let (a, b) = (server.shell(), server.shell());
+    a.run(&["acquire", "d", "--ttl", "60s"]).exits(0);
+    let mut waiting = Running::start(&b, &["d", "--wait", "6s", "--", "touch", "ran"]);
+    waits(&a, 1);
+    let stopped = Instant::now();
+    b.sh(&stops_wholly(server.pid())).exits(0);
+    waiting.ends_with(69);
+    assert!(stopped.elapsed() < Duration::from_secs(14), "{:?}", stopped.elapsed());
+    assert!(!b.path("ran").exists());
+    send("CONT", server.pid());
+}
+
 #[test]
 fn of_fifty_that_wait_the_living_get_it_whatever_became_of_the_others() {
     let server = Server::start();
