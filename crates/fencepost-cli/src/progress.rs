@@ -3,23 +3,34 @@
 //! Whoever begins something that may take a while holds a [`Doing`] for as long as it goes on. The innermost one is
 //! shown, once it is a second old, by a thread of its own: most of this program's work blocks the thread that does it.
 //! The work never waits for the terminal, which may be stopped; what else is written there takes the line away first
-//! ([`beside`]), and an answer ends everything that led to it ([`answered`]).
+//! ([`beside`]), and an answer ends everything that led to it ([`answered`]). So does a signal, whose sender wants his
+//! prompt at the beginning of a line.
 //!
 //! What it is not: a part of the answer. Without a terminal, in the background, and with `--json`, there is none of it.
 
 use std::{
     env,
     io::{self, IsTerminal, Write},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
+    process,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
+use signal_hook::{
+    consts::{SIGINT, SIGQUIT, SIGTERM},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::{
     output::{terminal_knows_codes, terminal_width},
-    run::is_in_foreground,
+    run::{is_in_foreground, unless_ignored},
 };
 
 /// What is over by then is not worth a word.
@@ -34,6 +45,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 static DOINGS: Mutex<Doings> = Mutex::new(Doings { form: None, entries: Vec::new(), next: 0 });
 static CHANGED: Condvar = Condvar::new();
+/// Whether a signal ends this process as it would end any other.
+static ENDS_BY_SIGNALS: AtomicBool = AtomicBool::new(true);
 /// Held while anything is written there. Whoever holds it may look at `DOINGS`, and not the other way round.
 static SCREEN: Mutex<Screen> = Mutex::new(Screen { shown: None, told: None });
 
@@ -169,6 +182,41 @@ pub(crate) fn beside<T>(write: impl FnOnce() -> T) -> T {
     write()
 }
 
+/// From now on the caller hears of signals and decides what they end.
+pub(crate) fn leave_signals() {
+    ENDS_BY_SIGNALS.store(false, Ordering::SeqCst);
+}
+
+/// Has the line taken away when a signal comes, from now on. Nobody listens before there is a line.
+fn listen_for_signals() {
+    static LISTENED: Once = Once::new();
+    LISTENED.call_once(|| {
+        let (begins, has_begun) = mpsc::channel::<()>();
+        // A signal that is listened to ends nothing by itself, so whoever listens is there first.
+        drop(thread::Builder::new().name("fencepost-signals".to_owned()).spawn(move || {
+            let signals = Signals::new(unless_ignored(&[SIGINT, SIGQUIT, SIGTERM]));
+            drop(begins);
+            if let Ok(mut signals) = signals {
+                signals.forever().for_each(end_by);
+            }
+        }));
+        let _ = has_begun.recv();
+    });
+}
+
+fn end_by(signal: i32) {
+    let (taken, is_taken) = mpsc::channel::<()>();
+    // A terminal that is stopped keeps nobody from ending.
+    drop(thread::Builder::new().spawn(move || {
+        answered();
+        drop(taken);
+    }));
+    let _ = is_taken.recv_timeout(PATIENCE);
+    if ENDS_BY_SIGNALS.load(Ordering::SeqCst) && emulate_default_handler(signal).is_err() {
+        process::exit(128 + signal);
+    }
+}
+
 fn doings() -> MutexGuard<'static, Doings> {
     // Whoever panicked has left no more than a line that is not right.
     DOINGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -229,6 +277,7 @@ impl Screen {
         // Where standard error is closed, nobody looks on.
         let _ = match form {
             Form::Redrawn => {
+                listen_for_signals();
                 // A line that goes over the edge could not be taken back.
                 let text = cut(&text, terminal_width(io::stderr()).unwrap_or(80).saturating_sub(1));
                 if self.shown.as_ref() == Some(&text) {

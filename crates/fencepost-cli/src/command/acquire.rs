@@ -301,6 +301,7 @@ async fn stay_in_the_queue(coordinator: &HttpCoordinator, key: &SessionKey, ask:
 
 /// Waits for a signal that asks to stop, and says which.
 async fn interrupted() -> u8 {
+    progress::leave_signals();
     let on = |kind| signal(kind).expect("a current-thread runtime can listen for signals");
     let (mut int, mut term, mut hup) =
         (on(SignalKind::interrupt()), on(SignalKind::terminate()), on(SignalKind::hangup()));

@@ -145,6 +145,7 @@ fn notify(path: &std::ffi::OsStr) -> io::Result<()> {
 
 /// The handlers are in place when this returns, before anybody can have been told that the server runs.
 fn until_told() -> impl Future<Output = ()> {
+    progress::leave_signals();
     let on = |kind| signal(kind).expect("the runtime can listen for signals");
     let (mut int, mut term) = (on(SignalKind::interrupt()), on(SignalKind::terminate()));
     async move {

@@ -63,6 +63,7 @@ use self::{
 pub(crate) use self::{
     ask::{RunArgs, one_wait, without_dashes},
     gate::{BECOME, BecomeArgs, become_command},
+    signals::unless_ignored,
     tree::is_in_foreground,
     warden::{WARDEN, WardenArgs, run as run_warden},
 };

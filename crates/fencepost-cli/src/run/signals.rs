@@ -95,7 +95,8 @@ pub(crate) fn end_without_a_trace() -> io::Result<()> {
     deadly.try_for_each(|quit| flag::register_conditional_shutdown(quit, 128 + quit, always.clone()).map(drop))
 }
 
-fn unless_ignored(numbers: &[i32]) -> Vec<i32> {
+/// Those of them that were not set to be ignored by whoever called.
+pub(crate) fn unless_ignored(numbers: &[i32]) -> Vec<i32> {
     let ignored = ignored();
     numbers.iter().copied().filter(|number| ignored & (1 << (number - 1)) == 0).collect()
 }

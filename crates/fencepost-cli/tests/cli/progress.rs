@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
-    net::TcpListener,
+    os::unix::process::ExitStatusExt,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -11,18 +11,11 @@ use std::{
 
 use fencepost_testkit::torture::skip;
 
-use crate::common::{Ran, Server, Shell, terminal::AtTerminal, until};
+use crate::common::{Ran, Server, Shell, liar::silent, terminal::AtTerminal, until};
 
 /// What takes a shown line away again.
 const TAKEN_AWAY: &str = "\r\u{1b}[K";
 const ID: &str = "0123456789abcdef0123456789abcdef";
-
-/// Somebody who takes every connection and answers nothing.
-fn silent() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    (listener, url)
-}
 
 /// A history that is not at its end before somebody says so.
 fn endless(shell: &Shell) -> File {
@@ -46,6 +39,39 @@ fn a_long_check_says_that_it_reads_and_takes_that_back() {
     drop(history);
     assert_eq!(checking.end().code(), Some(0));
     until("the line is taken away", || checking.terminal.shown().ends_with(TAKEN_AWAY));
+}
+
+/// A prompt comes at the beginning of a line. Mutants: nobody listens for signals; whoever listens does not end.
+#[test]
+fn a_key_that_ends_the_work_takes_its_line_away() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    for (key, signal) in [(b"\x03", 2), (b"\x1c", 3)] {
+        let _ = fs::remove_file(shell.path("history"));
+        let _history = endless(&shell);
+        let mut checking = AtTerminal::start(&shell, &["check", "history"]);
+        checking.shows("fencepost: reading history (1 s)");
+        checking.terminal.types(key);
+        assert_eq!(checking.end().signal(), Some(signal));
+        until("the line is taken away", || checking.terminal.shown().ends_with(TAKEN_AWAY));
+    }
+}
+
+/// Mutant: the signal ends it, and its place in the queue is left behind.
+#[test]
+fn what_ends_a_wait_by_itself_takes_its_line_away_too() {
+    let server = Server::start();
+    let (holder, shell) = (server.shell(), server.shell());
+    holder.run(&["acquire", "d", "--ttl", "60s"]).exits(0);
+    let mut waiting = AtTerminal::start(&shell, &["acquire", "d", "--wait", "60s"]);
+    waiting.shows("fencepost: waiting for d");
+    waiting.terminal.types(b"\x03");
+    assert_eq!(waiting.end().code(), Some(130));
+    until("it says that it gave up", || waiting.terminal.shows("gave up waiting for d"));
+    let shown = waiting.terminal.shown();
+    let (before, _) = shown.rsplit_once("gave up").unwrap();
+    assert!(before.contains(TAKEN_AWAY) && !before.rsplit_once(TAKEN_AWAY).unwrap().1.contains("waiting"), "{shown:?}");
+    let queue = holder.run(&["show", "d", "--json"]).exits(0).json()["items"][0]["queue"].clone();
+    assert_eq!(queue, 0, "it has left the queue");
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub(crate) async fn run(args: ProveArgs, output: Output) -> Result<Exit, Failure
     let asking = progress::doing(format!("asking the service at {}", args.url));
     answers(&world, &plan, &args.url).await?;
     drop(asking);
+    progress::leave_signals();
     let on = |kind| signal(kind).expect("a current-thread runtime can listen for signals");
     // A hook has a group of its own, so what ends this command does not end the hook by itself.
     let (mut interrupt, mut terminate) = (on(SignalKind::interrupt()), on(SignalKind::terminate()));
