@@ -33,7 +33,11 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind, parser::ValueSource};
+use clap::{
+    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
 
 use crate::{
     command as commands,
@@ -138,11 +142,11 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     let parsed = Cli::command().try_get_matches_from(arguments);
     let matches = match parsed.or_else(|_| help::command().try_get_matches_from(arguments)) {
         Ok(matches) => matches,
-        Err(error) => return not_parsed(&error, arguments, json),
+        Err(error) => return not_parsed(&without_hidden(error), arguments, json),
     };
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
-        Err(error) => return not_parsed(&error, arguments, json),
+        Err(error) => return not_parsed(&without_hidden(error), arguments, json),
     };
     if cli.command.shows_progress() {
         progress::show_on_terminal(cli.json);
@@ -171,6 +175,21 @@ fn execute_part_of_run(arguments: &[OsString]) -> Option<Result<Exit, Failure>> 
         return run::BecomeArgs::parse(rest).map(|args| run::become_command(&args));
     }
     None
+}
+
+/// The same complaint without the commands that only this program itself types: the parser counts and suggests them.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let known = Cli::command();
+    let is_shown = |name: &String| known.find_subcommand(name).is_none_or(|command| !command.is_hide_set());
+    for kind in [ContextKind::ValidSubcommand, ContextKind::SuggestedSubcommand] {
+        if let Some(ContextValue::Strings(mut names)) = error.remove(kind) {
+            names.retain(is_shown);
+            if !names.is_empty() {
+                error.insert(kind, ContextValue::Strings(names));
+            }
+        }
+    }
+    error
 }
 
 fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {

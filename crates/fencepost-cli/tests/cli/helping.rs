@@ -46,3 +46,15 @@ fn every_exit_code_has_a_line() {
 fn the_version_is_that_of_the_package() {
     assert_eq!(told(&["--version"]), format!("fencepost {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+/// Mutant: the parser's own list is shown.
+#[test]
+fn nobody_is_told_of_the_commands_that_only_this_program_types() {
+    for typed in [&["--json"][..], &["demo-work"], &["prove-sende"], &["prov"], &["--json", "demo-work"]] {
+        let ran = Ran::of(fencepost().args(typed).output().unwrap()).exits(64);
+        assert!(!ran.stderr.contains("demo-worker") && !ran.stderr.contains("prove-sender"), "{}", ran.stderr);
+    }
+    let listed = Ran::of(fencepost().arg("--json").output().unwrap()).exits(64).problem();
+    let listed = listed["detail"].as_str().unwrap().to_owned();
+    assert!(commands().iter().all(|command| listed.contains(command)), "{listed}");
+}
