@@ -5,7 +5,7 @@ mod file;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use fencepost_core::{
@@ -46,6 +46,14 @@ impl Resource {
         match self {
             Self::Sqlite(database) => &database.typed,
             Self::File(file) => &file.typed,
+        }
+    }
+
+    /// The file that it is in.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Sqlite(database) => database.file.path(),
+            Self::File(file) => file.receiver.path(),
         }
     }
 

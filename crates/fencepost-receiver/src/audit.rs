@@ -40,7 +40,8 @@ pub struct Finding {
     pub subject: Option<String>,
     /// What was found.
     pub found: String,
-    /// What to do.
+    /// What to do. Whoever shows it knows how the resource was named: `PATH`, `FOLDER` and `TABLE` (the subject) stand for
+    /// that.
     pub fix: String,
 }
 

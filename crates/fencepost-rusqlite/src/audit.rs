@@ -45,7 +45,8 @@ pub fn audit(connection: &Connection, scope: AuditScope) -> Result<Audit, Mainte
 
 fn closed(why: Closure, audit: &mut Audit) {
     let found = format!("the receiver is closed and refuses everything: {why}");
-    audit.add("closed", Severity::Critical, None, found, "recover it with what the coordinator says is live");
+    let fix = "recover it with what the coordinator says is live: fencepost recover sqlite:PATH";
+    audit.add("closed", Severity::Critical, None, found, fix);
 }
 
 fn sqlite_itself(version: i32, audit: &mut Audit) {
@@ -127,7 +128,7 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
                     Severity::Critical,
                     Some(name.clone()),
                     found,
-                    "drop the trigger and recover the receiver",
+                    "drop the trigger and recover the receiver: fencepost recover sqlite:PATH",
                 );
             }
             None => {
@@ -137,7 +138,7 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
                     Severity::Critical,
                     Some(name.clone()),
                     found,
-                    "recover the receiver, which makes it anew",
+                    "recover the receiver, which makes it anew: fencepost recover sqlite:PATH",
                 );
             }
         }
@@ -159,11 +160,12 @@ fn own_records(connection: &Connection, audit: &mut Audit) -> Result<(), Mainten
 
 fn guarded_table(connection: &Connection, table: &GuardedTable, audit: &mut Audit) -> Result<(), MaintenanceError> {
     let name = || Some(table.name.clone());
-    let again = "guard the table again";
+    let again = "guard the table again: fencepost guard sqlite:PATH TABLE --domain EXPR";
     let shape = match table_shape(connection, &table.name) {
         Ok(shape) => shape,
         Err(MaintenanceError::Unguardable(why)) => {
-            let fix = "undo the change, or unguard the table and guard the one that took its place";
+            let fix = "undo the change, or guard the table that took its place and leave this one: \
+                       fencepost unguard sqlite:PATH TABLE";
             audit.add("not_coverable", Severity::Critical, name(), why.to_string(), fix);
             return Ok(());
         }
@@ -183,7 +185,8 @@ fn guarded_table(connection: &Connection, table: &GuardedTable, audit: &mut Audi
         audit.add("guard_missing", Severity::Critical, name(), found, again);
     } else if expected(Mode::Observe)?.as_ref() == Some(&triggers) {
         let found = format!("the guard of {} only observes: nothing is refused", table.name);
-        audit.add("guard_observes", Severity::Warning, name(), found, "guard the table again without observing");
+        let fix = "guard the table again, without --observe: fencepost guard sqlite:PATH TABLE --domain EXPR";
+        audit.add("guard_observes", Severity::Warning, name(), found, fix);
     } else if expected(Mode::Enforce)?.as_ref() != Some(&triggers) {
         let found =
             format!("the triggers of {} do not match its columns and unique indexes, or were changed", table.name);
@@ -234,7 +237,7 @@ fn orphans(connection: &Connection, status: &Status, audit: &mut Audit) -> Resul
                 Severity::Warning,
                 Some(table),
                 found,
-                "guard it again under its present name",
+                "guard it again under its present name: fencepost guard sqlite:PATH TABLE --domain EXPR",
             );
         }
     }
@@ -250,7 +253,8 @@ fn unguarded_tables(connection: &Connection, audit: &mut Audit) -> Result<(), Ma
     let tables: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for table in tables {
         let found = format!("{table} has no guard: any client can change it");
-        audit.add("unguarded_table", Severity::Notice, Some(table), found, "guard it if leases are to protect it");
+        let fix = "guard it if leases are to protect it: fencepost guard sqlite:PATH TABLE --domain EXPR";
+        audit.add("unguarded_table", Severity::Notice, Some(table), found, fix);
     }
     Ok(())
 }

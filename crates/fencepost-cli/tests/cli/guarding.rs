@@ -84,7 +84,9 @@ fn an_audit_finds_what_was_taken_away() {
     });
     let found = shell.run(&["audit", &resource, "--json"]).exits(1).json();
     assert_eq!(found["items"][0]["code"], "guard_outdated");
-    assert!(shell.run(&["audit", &resource]).exits(1).stdout.contains("guard the table again"));
+    let again = format!("guard the table again: fencepost guard {resource} invoice --domain EXPR");
+    assert_eq!(found["items"][0]["fix"], again.as_str());
+    assert!(shell.run(&["audit", &resource]).exits(1).stdout.contains(&again));
     guard(&shell, &resource).exits(0);
     shell.run(&["audit", &resource]).exits(0);
 }

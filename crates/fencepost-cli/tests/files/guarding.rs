@@ -1,6 +1,9 @@
 //! `guard`, `unguard`, `status`, `audit`, `advance` and `collect` on files.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use serde_json::json;
 
@@ -101,6 +104,31 @@ fn an_audit_tells_that_another_program_has_written() {
     fs::write(shell.path("f"), "7\n").unwrap();
     assert_eq!(codes()[0], "changed_outside");
     assert!(shell.run(&["audit", "file:f"]).exits(1).stdout.contains("changed_outside"));
+}
+
+/// Mutant: the advice is shown as the library gives it, which knows no path.
+#[test]
+fn an_audit_advises_with_the_path_as_it_was_typed() {
+    let server = Server::start();
+    let shell = server.shell();
+    fs::create_dir(shell.path("it's")).unwrap();
+    fs::write(shell.path("it's/a b"), "0").unwrap();
+    fs::set_permissions(shell.path("it's/a b"), fs::Permissions::from_mode(0o666)).unwrap();
+    let advice = |code: &str| -> Option<String> {
+        let found = shell.run(&["audit", "file:it's/a b", "--json"]).json();
+        let finding = found["items"].as_array().unwrap().iter().find(|item| item["code"] == code)?;
+        Some(finding["fix"].as_str().unwrap().to_owned())
+    };
+    let guard = advice("not_guarded").unwrap();
+    assert_eq!(guard, r"guard it: fencepost guard 'file:it'\''s/a b' --domain NAME");
+    let guard = guard.strip_prefix("guard it: ").unwrap().replace("NAME", "f");
+    shell.sh(&guard).exits(0);
+    assert_eq!(advice("not_guarded"), None);
+    shell.sh(&advice("writable").unwrap()).exits(0);
+    assert_eq!(advice("writable"), None);
+    fs::remove_file(shell.path("it's/.a b.fence")).unwrap();
+    let recover = advice("closed").unwrap();
+    assert!(recover.ends_with(r"fencepost recover 'file:it'\''s/a b' --domain NAME"), "{recover}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn rights(place: &Place, metadata: &Metadata, audit: &mut Audit) {
     }
     if metadata.mode() & GROUP_OR_OTHERS_WRITE != 0 {
         let found = format!("mode {:o} lets group or others write it without a token", metadata.mode() & 0o7777);
-        audit.add("writable", Severity::Warning, subject(), found, "chmod go-w");
+        audit.add("writable", Severity::Warning, subject(), found, "chmod go-w PATH");
     }
 }
 
@@ -91,7 +91,7 @@ fn folder(place: &Place, audit: &mut Audit) -> Result<(), Trouble> {
     let subject = || Some(place.folder.display().to_string());
     if metadata.mode() & OTHERS_WRITE != 0 && metadata.mode() & STICKY == 0 {
         let found = "everybody can replace the file and its sidecar in this folder".into();
-        audit.add("folder_writable", Severity::Warning, subject(), found, "chmod o-w");
+        audit.add("folder_writable", Severity::Warning, subject(), found, "chmod o-w FOLDER");
     }
     let kind = rustix::fs::statfs(&place.folder)
         .map_err(|error| Trouble::io("looking at", &place.folder)(error.into()))?

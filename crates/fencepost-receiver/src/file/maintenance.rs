@@ -59,12 +59,14 @@ pub enum MaintenanceError {
 pub(crate) const fn fix(why: Closure) -> &'static str {
     match why {
         Closure::NotGuarded => "guard it: fencepost guard file:PATH --domain NAME",
-        Closure::MetadataMissing
-        | Closure::FenceMissing
+        Closure::MetadataMissing => {
+            "recover it with what the coordinator says is live: fencepost recover file:PATH --domain NAME"
+        }
+        Closure::FenceMissing
         | Closure::OtherIncarnation
         | Closure::WentBack
         | Closure::Recovering
-        | Closure::ByOperator => "recover it with what the coordinator says is live",
+        | Closure::ByOperator => "recover it with what the coordinator says is live: fencepost recover file:PATH",
     }
 }
 
