@@ -170,7 +170,7 @@ pub struct LeaseItem {
     pub remaining_ms: u64,
     /// How many holds it has.
     pub holds: u32,
-    /// How many requests wait for the domain.
+    /// How many places there are in the queue of the domain, those without a connection included.
     pub queue: u32,
     /// What its holder wants to be shown.
     pub metadata: Metadata,

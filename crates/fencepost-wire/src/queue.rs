@@ -56,8 +56,10 @@ pub struct QueueList {
     pub next_cursor: Option<String>,
     /// The domain.
     pub domain: Domain,
-    /// How many wait, those without a row included.
+    /// How many places there are, those without a row included.
     pub waiting: u32,
+    /// How many of them have a connection; the others are passed over.
+    pub connected: u32,
     /// Why nobody may have the domain yet, where it is free and reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<ReservedKind>,
@@ -84,7 +86,7 @@ pub struct QueueItem {
 
 impl From<QueueView> for QueueList {
     fn from(view: QueueView) -> Self {
-        let QueueView { domain, reserved, waiters, waiting } = view;
+        let QueueView { domain, reserved, waiters, waiting, connected } = view;
         let items = waiters.into_iter().map(|waiter| {
             let WaiterView { holder, session, waited_ms, remaining_ms, connected } = waiter;
             QueueItem { holder, session, waited_ms, remaining_ms, connected }
@@ -94,6 +96,7 @@ impl From<QueueView> for QueueList {
             next_cursor: None,
             domain,
             waiting,
+            connected,
             reserved: reserved.map(|(kind, _)| kind),
             remaining_ms: reserved.map(|(_, remaining_ms)| remaining_ms),
         }
@@ -111,6 +114,7 @@ impl From<QueueList> for QueueView {
             reserved: list.reserved.map(|kind| (kind, list.remaining_ms.unwrap_or_default())),
             waiters: waiters.collect(),
             waiting: list.waiting,
+            connected: list.connected,
         }
     }
 }

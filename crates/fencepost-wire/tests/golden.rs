@@ -192,6 +192,7 @@ fn answers_are_written_as_the_vectors_say_and_read_back() {
             WaiterView { holder: holder(), session: None, waited_ms: 1_000, remaining_ms: 14_000, connected: false },
         ],
         waiting: 7,
+        connected: 5,
     };
     let answer = |permission| to(AcquireAnswer::new(granted(permission), &issuer()));
     golden(

@@ -64,7 +64,7 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
         }
         Some(lease) => {
             output.line(&output.strong(domain.as_str()))?;
-            output.facts(2, &facts(lease))?;
+            output.facts(2, &facts(lease, &queue))?;
             output.command("take it away", &break_line(&domain, lease.lease, &args.url.option()))?;
         }
     }
@@ -96,7 +96,15 @@ fn waiting(queue: &QueueList, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn facts(lease: &LeaseView) -> Vec<(&'static str, String)> {
+/// How many wait, and how many of those are places whose connection is gone.
+fn places(queue: &QueueList) -> String {
+    match queue.waiting.saturating_sub(queue.connected) {
+        0 => queue.waiting.to_string(),
+        gone => format!("{}, {gone} of them without a connection", queue.waiting),
+    }
+}
+
+fn facts(lease: &LeaseView, queue: &QueueList) -> Vec<(&'static str, String)> {
     let mut facts = vec![("holder", lease.holder.to_string()), ("contract", lease.contract.to_string())];
     if let Some(token) = lease.token {
         facts.push(("token", format!("{token} (decimal {})", token.to_decimal())));
@@ -105,7 +113,7 @@ fn facts(lease: &LeaseView) -> Vec<(&'static str, String)> {
         ("held for", readable(lease.held_ms)),
         ("ends in", format!("{} unless renewed", readable_left(lease.remaining_ms))),
         ("holds", lease.holds.to_string()),
-        ("waiting", lease.queue.to_string()),
+        ("waiting", places(queue)),
         ("lease", lease.lease.to_string()),
         ("session", lease.session.to_string()),
     ]);

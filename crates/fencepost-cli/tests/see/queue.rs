@@ -29,7 +29,10 @@ fn who_waits_is_shown_in_order_and_whose_connection_is_gone() {
     until("the connection is seen to be gone", || {
         shell.run(&["show", "d", "--json"]).exits(0).json()["queue"]["items"][0]["connected"] == false
     });
-    assert!(shell.run(&["show", "d"]).exits(0).stdout.contains("no, passed over"));
+    let shown = shell.run(&["show", "d"]).exits(0).stdout;
+    assert!(shown.contains("no, passed over") && shown.contains("2, 1 of them without a connection"), "{shown}");
+    let queue = shell.run(&["show", "d", "--json"]).exits(0).json()["queue"].clone();
+    assert_eq!((&queue["waiting"], &queue["connected"]), (&2.into(), &1.into()));
     let explained = shell.run(&["explain", "d"]).exits(0).stdout;
     assert!(explained.contains("2 wait, the first in line first: first for "), "{explained}");
     assert!(explained.contains("without a connection and passed over; second for "), "{explained}");

@@ -226,8 +226,10 @@ pub struct QueueView {
     pub reserved: Option<(ReservedKind, u64)>,
     /// The first in line, in their order.
     pub waiters: Vec<WaiterView>,
-    /// How many wait, those that are not among the rows included.
+    /// How many places there are, those that are not among the rows included.
     pub waiting: u32,
+    /// How many of them have a connection. The others are kept for one time to live and passed over meanwhile.
+    pub connected: u32,
 }
 
 /// A place in a queue, for people.

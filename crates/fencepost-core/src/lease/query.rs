@@ -78,10 +78,12 @@ impl Step<'_> {
         let reserved = place.filter(|place| place.lease.is_none()).and_then(|place| place.reserved);
         let left = |until: crate::Moment| until.as_millis().saturating_sub(self.now.as_millis());
         let queue = place.map(|place| &place.queue);
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         QueueView {
             reserved: reserved.map(|reservation| (reservation.kind, left(reservation.until))),
             waiters: queue.into_iter().flatten().take(limit).filter_map(|waiter| self.waiter(waiter)).collect(),
-            waiting: queue.map_or(0, |queue| u32::try_from(queue.len()).unwrap_or(u32::MAX)),
+            waiting: queue.map_or(0, |queue| number(queue.len())),
+            connected: number(queue.into_iter().flatten().filter(|waiter| waiter.ticket.is_some()).count()),
             domain,
         }
     }

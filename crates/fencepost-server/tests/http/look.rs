@@ -25,7 +25,7 @@ async fn the_queue_names_who_waits_and_the_history_what_happened() {
         queue.json(),
         json!({
             "items": [{"holder": "worker-b", "waited_ms": 1_500, "remaining_ms": 58_500, "connected": true}],
-            "next_cursor": null, "domain": "a&b", "waiting": 1,
+            "next_cursor": null, "domain": "a&b", "waiting": 1, "connected": 1,
         })
     );
 
