@@ -237,6 +237,7 @@ fn every_command_that_asks_the_coordinator_says_so() {
         &["recover", "file:f"],
         &["break", "d", "--lease", ID, "--reason", "r"],
         &["renew"],
+        &["release"],
     ]
     .iter()
     .map(|words| {

@@ -61,7 +61,7 @@ fn token_zero_starts_nothing() {
     not_started(&said(&server, "/v1/leases", Act::json(201, &zero.to_string())), &[], 69, "token: must be 1 to");
 }
 
-/// Mutant: `may_start` always says yes.
+/// Mutant: neither the warden nor the process at the gate looks whether there is time; either would do.
 #[test]
 fn a_grant_with_nothing_left_starts_nothing() {
     let server = Server::start();

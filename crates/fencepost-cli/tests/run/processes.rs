@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicU64, Ordering},
@@ -69,7 +69,10 @@ impl Running {
     /// Starts the stubborn command and waits until all of it is there.
     pub(crate) fn stubborn(shell: &Shell, options: &[&str]) -> Self {
         let script = stubborn();
-        let running = Self::start(shell, &[options, &["--", "sh", "-c", &script]].concat());
+        let mut command = shell.command(&[&["run"], options, &["--", "sh", "-c", &script]].concat());
+        // Nobody stops a group by TSTP and the like that has no parent in its session, as this one's may not have.
+        command.process_group(0);
+        let running = Self::of(command);
         running.wait_for(&shell.path("up"));
         running.wait_for(&shell.path("away"));
         running.wait_for(&shell.path("beats"));

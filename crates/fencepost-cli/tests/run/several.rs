@@ -22,7 +22,7 @@ fn every_domain_has_a_grant_and_none_is_taken_for_the_only_one() {
     }
 }
 
-/// Mutant: the session is left open after a failed acquire.
+/// Mutant: neither the leases are dropped after a failed acquire nor is the session ended; either would do.
 #[test]
 fn one_that_is_held_gives_back_those_that_were_acquired() {
     let server = Server::start();
