@@ -110,16 +110,26 @@ fn read_standing(
     statement.query_row(params![grant.domain.as_str(), operation], row).optional()
 }
 
-/// Why there is nothing to read: nobody has guarded anything here, or what was there is gone.
+/// Why there is nothing to read: nobody has guarded anything here, or what was there is gone or is not what its column
+/// holds.
 ///
 /// # Errors
-/// When every table is there, so that the failure has another cause: that failure.
+/// When every table is there and readable, so that the failure has another cause: that failure.
 pub(crate) fn missing_records(connection: &Connection, failure: rusqlite::Error) -> Result<Closure, rusqlite::Error> {
     match tables_found(connection)? {
         0 => Ok(Closure::NotGuarded),
-        found if found < TABLES.len() => Ok(Closure::MetadataMissing),
+        found if found < TABLES.len() || is_damage(&failure) => Ok(Closure::MetadataMissing),
         _ => Err(failure),
     }
+}
+
+/// Whether a row was read that holds something else than its columns do: NULL or a text for a number, say.
+fn is_damage(failure: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    matches!(
+        failure,
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
+    )
 }
 
 /// How many of Fencepost's own tables there are.

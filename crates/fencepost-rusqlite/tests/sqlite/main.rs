@@ -4,6 +4,7 @@
 
 mod audit;
 mod bypass;
+mod damage;
 mod example;
 mod history;
 mod mirror;

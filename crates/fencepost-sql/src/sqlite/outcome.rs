@@ -121,6 +121,7 @@ pub fn standing(
         }
         condition => condition,
     };
+    u64::try_from(row.fences).ok()?;
     let token = |column: Option<i64>| column.map(Token::from_column).transpose().ok();
     let recorded = match &records.fingerprint {
         Some(bytes) => Some(Fingerprint::from_digest(bytes.as_slice().try_into().ok()?)),

@@ -58,6 +58,7 @@ fn damaged_columns_are_never_read_as_absent_ones() {
     let none = DomainRow::default();
     assert_eq!(read(&ReceiverRow { floor: Some(0), ..row() }, &none), None);
     assert_eq!(read(&ReceiverRow { unfenced_floor: Some(-1), ..row() }, &none), None);
+    assert_eq!(read(&ReceiverRow { fences: -1, ..row() }, &DomainRow { fence: Some(8), ..DomainRow::default() }), None);
     assert_eq!(read(&ReceiverRow { known_epoch: 1 << 20, ..row() }, &none), None);
     assert_eq!(read(&ReceiverRow { issuer: String::new(), ..row() }, &none), None);
     assert_eq!(read(&row(), &DomainRow { fence: Some(-5), ..DomainRow::default() }), None);

@@ -4,12 +4,14 @@
 ///
 /// Columns: the 11 of [`ReceiverRow`](super::ReceiverRow), the 3 of [`DomainRow`](super::DomainRow), and how many domains
 /// are entered at this moment. The fences are counted only where the domain has none, to tell a domain that nobody has
-/// written to from one whose fence was removed.
+/// written to from one whose fence was removed. A row that is there without its token gives 0, and one without its fingerprint
+/// or with a result that no receiver records an empty blob: NULL would say that there is no row.
 pub const STANDING: &str = "\
 SELECT r.condition, r.issuer, r.known_epoch, r.floor, r.unfenced_floor, r.horizon, r.fences, r.recovery, r.device, \
-r.inode, c.counter, f.token, \
-CASE WHEN f.token IS NULL THEN (SELECT count(*) FROM main.fencepost_fence) END, \
-(SELECT o.fingerprint FROM main.fencepost_operation AS o WHERE o.domain = ?1 AND o.id = ?2), \
+r.inode, c.counter, CASE WHEN f.domain IS NOT NULL THEN ifnull(f.token, 0) END, \
+CASE WHEN f.domain IS NULL THEN (SELECT count(*) FROM main.fencepost_fence) END, \
+(SELECT CASE WHEN typeof(o.result) = 'blob' AND length(o.result) <= 65536 THEN ifnull(o.fingerprint, x'') ELSE x'' END \
+FROM main.fencepost_operation AS o WHERE o.domain = ?1 AND o.id = ?2), \
 (SELECT count(*) FROM main.fencepost_entry AS e WHERE e.slot > 0 AND e.counter > c.counter) \
 FROM main.fencepost_receiver AS r CROSS JOIN main.fencepost_entry AS c \
 LEFT JOIN main.fencepost_fence AS f ON f.domain = ?1 WHERE r.id = 1 AND c.slot = 0";
