@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Parser;
-use fencepost_testkit::simulation::{Deed, Deeds, Settings, find, simulate};
+use fencepost_testkit::simulation::{Deed, Deeds, Settings, Stopwatch, find, simulate};
 
 /// Runs client, server and machines on virtual time, network and disk, one seed after the other.
 #[derive(Parser)]
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         println!("{} calls, {:?}\n{}", run.calls, run.violations, run.deeds);
         return if run.is_broken(&settings) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
-    let start = Instant::now();
+    let (start, stopwatch) = (Instant::now(), Stopwatch::start());
     let (mut seeds, mut calls, mut happenings, mut deeds) = (0_u64, 0, 0, Deeds::default());
     while start.elapsed() < Duration::from_secs(args.seconds) {
         let seed = first.wrapping_add(seeds);
@@ -54,26 +54,16 @@ fn main() -> ExitCode {
             eprint!("\r{seeds} seeds, {calls} calls, {applied} writes applied, {stale} requests refused as stale");
         }
     }
-    let (virtual_s, real_s) = (seeds as f64 * settings.length_ms as f64 / 1_000.0, start.elapsed().as_secs_f64());
+    let virtual_ms = seeds * settings.length_ms;
+    let pace = stopwatch.pace(virtual_ms);
     eprintln!();
     println!("seeds {first} to {}: nothing broken in {calls} calls", first.wrapping_add(seeds.saturating_sub(1)));
     println!("{deeds}");
     println!(
-        "{virtual_s:.0} s of virtual time at a TTL of {} ms: {:.0} times as fast as real time{}",
-        settings.ttl_ms,
-        virtual_s / real_s,
-        processor_s().map_or_else(String::new, |took| format!(", {:.0} times as its processor's", virtual_s / took))
+        "{:.0} happenings in a virtual second at a TTL of {} ms",
+        happenings as f64 * 1_000.0 / virtual_ms as f64,
+        settings.ttl_ms
     );
-    println!(
-        "{:.0} happenings in a virtual second, {:.0} in a real one",
-        happenings as f64 / virtual_s,
-        happenings as f64 / real_s
-    );
+    println!("{pace}");
     ExitCode::SUCCESS
-}
-
-/// How long this program has run on a processor, which others on the machine change less than the time that passes.
-fn processor_s() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
-    Some(text.split_ascii_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }

@@ -98,7 +98,7 @@ impl Hand {
         }
         let given_up_ms = if self.random.chance(8) { self.random.between(1, ttl_ms / 2) } else { 10 * ttl_ms };
         let Ok(made) = timeout(Duration::from_millis(given_up_ms), acquire).await else {
-            common.note(format!("{} gives up its acquire of d{nth}", self.name));
+            common.note(format_args!("{} gives up its acquire of d{nth}", self.name));
             common.count(Deed::GivenUp);
             return None;
         };
@@ -120,7 +120,7 @@ impl Hand {
         let line = record.answer(common.now_us(), call, Got::Granted);
         (line.token, line.lease) = (Some(lease.token().to_decimal()), Some(lease.id().to_string()));
         line.until_us = until_us(&lease, &self.desk.clock);
-        record.note(common.now_us(), format!("{} holds {} under {}", self.name, lease.domain(), lease.token()));
+        record.note(common.now_us(), format_args!("{} holds {} under {}", self.name, lease.domain(), lease.token()));
         lease
     }
 
@@ -317,13 +317,13 @@ impl Hand {
         record.hear(now_us, call, wish, answered);
         match (&answered.0, wish) {
             (Verdict::Rejected(rejection), _) => {
-                record.note(now_us, format!("{} is refused: {rejection}", self.name));
+                record.note(now_us, format_args!("{} is refused: {rejection}", self.name));
             }
             (Verdict::Applied(_), Wish::Write { value, .. }) => {
-                record.note(now_us, format!("{} has written {value}", self.name));
+                record.note(now_us, format_args!("{} has written {value}", self.name));
             }
             (Verdict::Replayed(_), Wish::Write { value, .. }) => {
-                record.note(now_us, format!("{} had written {value} before", self.name));
+                record.note(now_us, format_args!("{} had written {value} before", self.name));
             }
             (Verdict::Applied(_) | Verdict::Replayed(_), Wish::Advance | Wish::Read { .. }) => {}
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, io, sync::Arc};
 
-use fencepost_core::{Token, lease::LiveSnapshot};
+use fencepost_core::{Token, fence::Verdict, lease::LiveSnapshot};
 use tokio::sync::oneshot;
 
 use super::{
@@ -123,8 +123,25 @@ impl Happening {
             Self::Synced { start } => return digest.add(&[3, *start]),
             Self::Tick { start } => return digest.add(&[4, *start]),
             Self::End { connection, to, end } => return digest.add(&[5, *connection, *to as u64, *end as u64]),
+            Self::ToResource { from: Address { worker, life }, call, request, answer } => {
+                digest.add(&[6, *worker as u64, *life, *call, u64::from(answer.is_some())]);
+                return request.tell(digest);
+            }
+            Self::FromResource { to: Address { worker, life }, answered: (verdict, value), answer: _ } => {
+                digest.add(&[7, *worker as u64, *life]);
+                digest.add_bytes(value.as_bytes());
+                match verdict {
+                    Verdict::Applied(result) => digest.add_bytes(result.as_bytes()),
+                    Verdict::Replayed(_) | Verdict::Rejected(_) => {
+                        write!(digest, "{verdict:?}").expect("a digest takes everything");
+                    }
+                }
+                return;
+            }
+            Self::Connect { from: Address { worker, life }, made: _ } => {
+                return digest.add(&[8, *worker as u64, *life]);
+            }
             Self::GoOn { who, suspended_us } => write!(digest, "go on {who:?} {suspended_us}"),
-            Self::Connect { from, made: _ } => write!(digest, "connect {from:?}"),
             Self::Connected { to, made: _, result } => {
                 write!(digest, "connected {to:?} {:?}", result.as_ref().map(|_| ()).map_err(io::Error::kind))
             }
@@ -132,10 +149,6 @@ impl Happening {
                 digest.add_bytes(bytes);
                 write!(digest, "copy {link:?}")
             }
-            Self::ToResource { from, call, request, answer } => {
-                write!(digest, "ask {from:?} {call} {request:?} {}", answer.is_some())
-            }
-            Self::FromResource { to, answered, answer: _ } => write!(digest, "answer {to:?} {answered:?}"),
             Self::Crash { start } => write!(digest, "crash {start}"),
             Self::Start => digest.write_str("start"),
             Self::Collect { snapshot, horizon } => write!(digest, "collect {snapshot:?} {horizon:?}"),

@@ -35,6 +35,7 @@ mod happening;
 mod mistaken;
 mod network;
 mod outbox;
+mod pace;
 mod panics;
 mod pipe;
 mod process;
@@ -48,6 +49,7 @@ mod worker;
 mod world;
 
 pub use deeds::{Deed, Deeds};
+pub use pace::{Pace, Stopwatch};
 pub use settings::{Fault, Mistake, Settings};
 pub use shrink::{Failure, find};
 

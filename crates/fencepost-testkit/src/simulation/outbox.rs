@@ -11,7 +11,10 @@ use fencepost_core::{
 };
 use tokio::sync::oneshot;
 
-use super::pipe::{Pipe, Side};
+use super::{
+    digest::Digest,
+    pipe::{Pipe, Side},
+};
 use crate::history::Line;
 
 /// What a process has sent and the world has not taken yet.
@@ -89,4 +92,23 @@ pub(super) enum Wish {
         value: String,
         based_on: String,
     },
+}
+
+impl ToResource {
+    /// All that it says, for the digest of a run.
+    pub(super) fn tell(&self, digest: &mut Digest) {
+        let Self { grant: Grant { issuer, domain, token, lease, session }, wish } = self;
+        [issuer.as_str(), domain.as_str()].iter().for_each(|name| digest.add_bytes(name.as_bytes()));
+        digest.add(&[token.as_u64()]);
+        [lease.as_bytes(), session.as_bytes()].iter().for_each(|id| digest.add_bytes(*id));
+        match wish {
+            Wish::Advance => digest.add(&[1]),
+            Wish::Read { fenced } => digest.add(&[2, u64::from(*fenced)]),
+            Wish::Write { operation: Operation { id, fingerprint, born }, value, based_on } => {
+                digest.add(&[3, born.map_or(0, |born| born.as_u64())]);
+                [id.as_str(), value, based_on].iter().for_each(|text| digest.add_bytes(text.as_bytes()));
+                digest.add_bytes(fingerprint.as_bytes());
+            }
+        }
+    }
 }

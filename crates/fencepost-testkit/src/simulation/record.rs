@@ -1,6 +1,9 @@
 //! What everybody called and was answered, and the trace for people.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use fencepost_core::fence::{Rejection, Verdict};
 
@@ -18,8 +21,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn note(&mut self, now_us: u64, text: impl AsRef<str>) {
-        self.trace.push(format!("{:>10.3} ms  {}", now_us as f64 / 1_000.0, text.as_ref()));
+    pub(super) fn note(&mut self, now_us: u64, text: impl fmt::Display) {
+        self.trace.push(format!("{:>6}.{:03} ms  {text}", now_us / 1_000, now_us % 1_000));
     }
 
     /// Begins a call, with its number.

@@ -74,13 +74,14 @@ impl World {
     /// Bytes have been written.
     pub(super) fn carry(&mut self, connection: u64, from: Side, mut bytes: Vec<u8>) {
         let Some(wire) = self.wires.open.get_mut(&connection) else { return };
-        undate(&mut bytes);
+        if from == Side::Server {
+            undate(&mut bytes);
+        }
         self.digest.add(&[connection, from as u64]);
         if let Some(line) = bytes.split(|byte| *byte == b'\r').next().filter(|_| bytes.len() > 5) {
-            let whose =
-                wire.client.map_or_else(|| "a copy".to_owned(), |client| self.workers[client.worker].name.clone());
+            let whose = wire.client.map_or("a copy", |client| &self.workers[client.worker].name);
             let arrow = if from == Side::Client { "->" } else { "<-" };
-            self.common.note(format!("{whose} {arrow} {}", String::from_utf8_lossy(line)));
+            self.common.note(format_args!("{whose} {arrow} {}", String::from_utf8_lossy(line)));
         }
         if self.settings.has(Fault::Drop) && self.random.chance(2) {
             self.common.note(format!("connection {connection} breaks, with these bytes on it"));

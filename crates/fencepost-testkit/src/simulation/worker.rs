@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -92,7 +92,7 @@ impl Common {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, text: impl AsRef<str>) {
+    pub(super) fn note(&self, text: impl fmt::Display) {
         self.record().note(self.now_us(), text);
     }
 
