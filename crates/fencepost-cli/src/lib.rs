@@ -39,6 +39,8 @@ use clap::{
     parser::ValueSource,
 };
 
+use fencepost_core::sabotage;
+
 use crate::{
     command as commands,
     exit::Exit,
@@ -243,6 +245,9 @@ fn not_text(arguments: &[OsString]) -> Failure {
 }
 
 fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exit, Failure> {
+    if sabotage::active("command_panics") {
+        panic!("as a defect");
+    }
     match command {
         Command::Demo(args) => demo::run(args, output.json),
         Command::DemoWorker(args) => demo::run_worker(&args),

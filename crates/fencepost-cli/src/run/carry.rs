@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use fencepost_client::{BootClock, Clock, Loss};
-use fencepost_core::Moment;
+use fencepost_core::{Moment, sabotage};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until, timeout},
@@ -140,6 +140,9 @@ impl<'a> Carrier<'a> {
     }
 
     fn take(&mut self, report: Report) {
+        if sabotage::active("run_panics") && matches!(report, Report::Started) {
+            panic!("as a defect");
+        }
         if matches!(report, Report::Ended(_)) && self.loss.is_none() {
             self.waits.send_replace(WaitsFor::Told("what the command has left behind to end"));
         }

@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     pin::{Pin, pin},
+    thread,
     time::Duration,
 };
 
@@ -105,6 +106,28 @@ impl Held {
             Self::Safety(lease) => Box::pin(lease.lost()),
             Self::Admission(lease) => Box::pin(lease.lost()),
             Self::Advisory(lease) => Box::pin(lease.lost()),
+        }
+    }
+
+    fn leave_to_expire(self) {
+        match self {
+            Self::Fenced(lease) => lease.leave_to_expire(),
+            Self::Safety(lease) => lease.leave_to_expire(),
+            Self::Admission(lease) => lease.leave_to_expire(),
+            Self::Advisory(lease) => lease.leave_to_expire(),
+        }
+    }
+}
+
+/// The leases while a command may live under them. A panic on the way out of this process gives none of them back: the
+/// command lives until its warden has heard of it, and they end by themselves.
+#[derive(Debug)]
+pub(crate) struct Leases(pub(crate) Vec<Held>);
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.drain(..).for_each(Held::leave_to_expire);
         }
     }
 }

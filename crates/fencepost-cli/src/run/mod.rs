@@ -53,7 +53,7 @@ use tokio::{
 use self::{
     ask::Ask,
     carry::{Carried, carry},
-    held::{Acquired, Held, acquire, beside, open},
+    held::{Acquired, Held, Leases, acquire, beside, open},
     link::End,
     signals::{Arrived, Signals},
     standby::Standby,
@@ -104,21 +104,21 @@ async fn run_told(
     // It takes longer to be ready than a grant takes to come.
     let mut standby = Standby::start(&ask)?;
     let (session, leases) = match acquired(&ask, &mut standby, &mut signals, status, waits, output).await {
-        Ok(held) => held,
+        Ok((session, leases)) => (session, Leases(leases)),
         Err(end) => {
             standby.stand_down().await;
             return end;
         }
     };
-    status.holds(&leases);
-    tell_what_is_held(&leases, output);
+    status.holds(&leases.0);
+    tell_what_is_held(&leases.0, output);
     waits.send_replace(WaitsFor::Nothing);
-    let carried = carry(&ask, &leases, &mut standby, &mut signals, status, waits).await;
+    let carried = carry(&ask, &leases.0, &mut standby, &mut signals, status, waits).await;
     waits.send_replace(WaitsFor::Release);
     status.released(give_back(session, output).await);
     standby.stand_down().await;
     let carried = carried?;
-    if let (Some(lease), true) = (leases.first(), is_failed_work(&carried)) {
+    if let (Some(lease), true) = (leases.0.first(), is_failed_work(&carried)) {
         report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
     }
     ending(carried)

@@ -117,3 +117,25 @@ fn a_receiver_without_a_guard_says_the_same_to_whoever_asks() {
         assert_eq!(fs::remove_file(shell.path("ran")).is_ok(), code == 0, "{resource}");
     }
 }
+
+/// Whatever panics, a script sees a code that means one thing, and an `eval` of nothing does not go on without a lease.
+///
+/// Mutant: a panic is left to the runtime, which ends with 101.
+#[cfg(feature = "sabotage")]
+#[test]
+fn a_panic_ends_with_the_code_of_a_bug() {
+    let panicking = |arguments: &[&str]| {
+        let mut command = fencepost();
+        Ran::of(command.args(arguments).env("FENCEPOST_SABOTAGE", "command_panics").output().unwrap()).exits(70)
+    };
+    let told = panicking(&["help"]);
+    assert!(told.stdout.is_empty() && told.stderr.contains("this is a bug of fencepost"), "{told:?}");
+    assert!(told.stderr.contains("next: report it") && told.stderr.contains("fencepost --version"), "{told:?}");
+
+    let told = panicking(&["ls", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(told.stderr.lines().last().unwrap()).unwrap();
+    assert!(last.to_string().contains("this is a bug of fencepost"), "{last}");
+
+    let told = panicking(&["acquire", "d", "--export"]);
+    assert!(told.stdout.ends_with("(exit 70)\n"), "{told:?}");
+}

@@ -10,6 +10,8 @@ mod processes;
 mod doubts;
 mod environment;
 mod names;
+#[cfg(feature = "sabotage")]
+mod panics;
 mod rare;
 mod recipes;
 mod several;
