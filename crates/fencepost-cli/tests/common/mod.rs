@@ -10,6 +10,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
@@ -20,9 +21,12 @@ use tempfile::TempDir;
 /// How long anything may take before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The binary of a test that has chosen another one than what lies where cargo has put it.
+pub static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
 /// The binary, without any setting of whoever runs the tests.
 pub fn fencepost() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    let mut command = Command::new(CHOSEN.get().map_or(Path::new(env!("CARGO_BIN_EXE_fencepost")), PathBuf::as_path));
     let ours =
         std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("FENCEPOST_"));
     for name in ours.collect::<Vec<_>>() {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{clock, nemesis::Nemesis};
+use crate::{binary, clock, common::CHOSEN, nemesis::Nemesis};
 
 const ORDERS: &str = "TORTURE_ARENA";
 
@@ -103,6 +103,7 @@ pub(crate) fn torture(orders: &Orders) -> Verdict {
     for name in ["data", "resources", "histories", "gates", "backup"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
+    binary::put_into(folder.path());
     let apart = way_to_be_apart(folder.path());
     let this = env::current_exe().unwrap();
     let mut command = match apart {
@@ -139,6 +140,7 @@ pub(crate) fn torture(orders: &Orders) -> Verdict {
 fn the_arena() {
     let Ok(placed) = env::var(ORDERS) else { return };
     let placed: Placed = serde_json::from_str(&placed).unwrap();
+    CHOSEN.set(binary::inside(&placed.root)).expect("nobody has chosen yet");
     if placed.is_apart {
         let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.is_ok_and(|status| status.success()), "loopback can be brought up");

@@ -8,6 +8,7 @@
 mod common;
 
 mod arena;
+mod binary;
 mod clock;
 mod copying;
 mod gates;
