@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     MaintenanceError,
-    maintenance::{drop_fences, in_one_transaction, open_receiver_row, set_live_fences},
+    maintenance::{drop_fences, in_one_transaction, open_receiver_row, set_live_fences, unprotect},
     transaction::raise_counter,
 };
 
@@ -38,7 +38,10 @@ pub fn collect(
     in_one_transaction(connection, |tx| {
         open_receiver_row(tx)?;
         let refused = set_live_fences(tx, live)?;
-        if !sabotage::active("collection_raises_no_floor") {
+        if sabotage::active("late_collection_lowers_floor") {
+            unprotect(tx, "receiver_rises")?;
+            tx.execute("UPDATE main.fencepost_receiver SET unfenced_floor = ?1 WHERE id = 1", [next.as_i64()])?;
+        } else if !sabotage::active("collection_raises_no_floor") {
             tx.execute(statement::RAISE_UNFENCED_FLOOR, [next.as_i64()])?;
         }
         let dropped = drop_fences(tx, next, live)?;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use crate::{
     MaintenanceError,
     describe::{reads_row_id, table_shape},
-    maintenance::{in_one_transaction, open_receiver_row, receiver_row, same_issuer, set_live_fences},
+    maintenance::{in_one_transaction, open_receiver_row, receiver_row, same_issuer, set_live_fences, unprotect},
     place::identity,
     transaction::{missing_records, raise_counter, read_receiver},
 };
@@ -139,13 +139,20 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
 
 /// Takes known epoch and floor of a seed where they are greater.
 pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
-    tx.execute(statement::LEARN, params![seed.known_epoch.get(), seed.floor.map(|floor| floor.as_i64())])?;
+    let statement = if sabotage::active("telling_not_monotone") {
+        unprotect(tx, "receiver_rises")?;
+        "UPDATE main.fencepost_receiver SET known_epoch = ?1, floor = ?2 WHERE id = 1"
+    } else {
+        statement::LEARN
+    };
+    tx.execute(statement, params![seed.known_epoch.get(), seed.floor.map(|floor| floor.as_i64())])?;
     Ok(())
 }
 
 /// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.
 pub(crate) fn forget_born_before(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
-    if let Some(horizon) = seed.next.or(seed.floor) {
+    let horizon = seed.next.or(seed.floor).filter(|_| !sabotage::active("lost_records_leave_no_horizon"));
+    if let Some(horizon) = horizon {
         tx.execute(statement::RAISE_HORIZON, [horizon.as_i64()])?;
     }
     Ok(())

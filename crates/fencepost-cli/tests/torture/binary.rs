@@ -62,7 +62,9 @@ fn a_binary_named_by_hand_comes_first_and_what_merely_lies_there_is_not_taken() 
 fn asked_without_cargo(by_hand: Option<&str>) -> String {
     let mut run = Command::new(env::current_exe().unwrap());
     run.args(["a_wall_clock_that_jumps_neither_ends_nor_prolongs_a_lease", "--exact", "--nocapture"]);
-    [PACKAGE, OF_NEXTEST, BY_HAND].iter().for_each(|name| drop(run.env_remove(name)));
+    for name in [PACKAGE, OF_NEXTEST, BY_HAND] {
+        run.env_remove(name);
+    }
     run.envs(by_hand.map(|path| (BY_HAND, path)));
     let output = run.output().unwrap();
     assert!(!output.status.success(), "the run went ahead");

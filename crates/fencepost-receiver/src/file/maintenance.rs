@@ -429,12 +429,19 @@ fn same_domain(sidecar: &Sidecar, domain: &Domain) -> Result<(), MaintenanceErro
 
 /// Takes what a seed knows where it is greater.
 fn learn(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
+    if sabotage::active("telling_not_monotone") {
+        (sidecar.known_epoch, sidecar.floor) = (seed.known_epoch, seed.floor);
+        return;
+    }
     sidecar.known_epoch = sidecar.known_epoch.max(seed.known_epoch);
     sidecar.floor = sidecar.floor.max(seed.floor);
 }
 
 /// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.
 fn forget_born_before(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
+    if sabotage::active("lost_records_leave_no_horizon") {
+        return;
+    }
     sidecar.horizon = sidecar.horizon.max(seed.next.or(seed.floor));
 }
 
@@ -443,6 +450,10 @@ fn take_live(sidecar: &mut Sidecar, live: &[LiveLease]) -> Result<Vec<LiveLease>
     let mut refused = Vec::new();
     let (issuer, domain) = (sidecar.issuer.clone(), sidecar.domain.clone());
     for lease in live.iter().filter(|lease| lease.domain == domain) {
+        if sabotage::active("live_fences_unchecked") {
+            sidecar.fence = Some(lease.token);
+            continue;
+        }
         match decide(&Presented::token(&issuer, &domain, lease.token), &sidecar.standing(None))? {
             Decision::Apply { raise: true } => sidecar.raise(lease.token),
             Decision::Apply { raise: false } | Decision::Replay { .. } => {}
@@ -454,7 +465,9 @@ fn take_live(sidecar: &mut Sidecar, live: &[LiveLease]) -> Result<Vec<LiveLease>
 
 /// Raises the unfenced floor, then drops a fence below it unless its lease lives.
 fn drop_fence(sidecar: &mut Sidecar, next: Token, live: &[LiveLease]) -> u64 {
-    if !sabotage::active("collection_raises_no_floor") {
+    if sabotage::active("late_collection_lowers_floor") {
+        sidecar.unfenced_floor = Some(next);
+    } else if !sabotage::active("collection_raises_no_floor") {
         sidecar.unfenced_floor = sidecar.unfenced_floor.max(Some(next));
     }
     let lives = !sabotage::active("live_fences_collected") && live.iter().any(|lease| lease.domain == sidecar.domain);

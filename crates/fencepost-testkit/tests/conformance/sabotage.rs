@@ -43,6 +43,10 @@ pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ("sqlite", "read_raises_nothing", "a_fenced_read_shuts_out_older_tokens"),
     ("sqlite", "first_domain_only", "a_write_over_two_domains_is_applied_under_both_tokens_or_none"),
     ("sqlite", "lost_records_not_noticed", "lost_records_close_the_receiver"),
+    ("sqlite", "lost_records_leave_no_horizon", "lost_records_close_the_receiver"),
+    ("sqlite", "telling_not_monotone", "what_a_recovery_tells_binds_every_domain_and_only_rises"),
+    ("sqlite", "late_collection_lowers_floor", "a_late_collection_lets_no_older_token_in"),
+    ("sqlite", "live_fences_unchecked", "a_late_collection_lets_no_older_token_in"),
     ("file", "equal_token_refused", "an_equal_token_is_the_same_owner"),
     ("file", "no_advance", "an_advance_raises_the_fence_and_never_lowers_it"),
     ("file", "no_advance", "a_fenced_read_shuts_out_older_tokens"),
@@ -61,6 +65,11 @@ pub(crate) const DEFECTS: &[(&str, &str, &str)] = &[
     ("file", "horizon_ignored", "an_operation_whose_record_was_collected_is_too_old"),
     ("file", "restore_not_noticed", "a_restored_backup_closes_the_receiver"),
     ("file", "recovery_only_opens", "a_restored_backup_closes_the_receiver"),
+    ("file", "lost_records_not_noticed", "lost_records_close_the_receiver"),
+    ("file", "lost_records_leave_no_horizon", "lost_records_close_the_receiver"),
+    ("file", "telling_not_monotone", "what_a_recovery_tells_binds_every_domain_and_only_rises"),
+    ("file", "late_collection_lowers_floor", "a_late_collection_lets_no_older_token_in"),
+    ("file", "live_fences_unchecked", "a_late_collection_lets_no_older_token_in"),
 ];
 
 /// The scenarios that a mutant here needs, and none of those in one process can show.
@@ -76,6 +85,24 @@ const OF_CAPABILITY: &[(Ability, &[&str])] = &[
     (Ability::WriteAll, &["first_domain_only"]),
     (Ability::RestoredBackup, &["restore_not_noticed"]),
 ];
+
+/// What a receiver does by its own records and not by the decision that all of them share: each has to be got wrong inside of
+/// each receiver with a storage.
+const OF_ITS_OWN: &[(&str, &[&str])] = &[
+    ("lost_records_close_the_receiver", &["lost_records_not_noticed", "lost_records_leave_no_horizon"]),
+    ("what_a_recovery_tells_binds_every_domain_and_only_rises", &["telling_not_monotone"]),
+    ("a_late_collection_lets_no_older_token_in", &["late_collection_lowers_floor", "live_fences_unchecked"]),
+];
+
+#[test]
+fn what_a_receiver_does_by_its_own_records_has_a_defect_inside_of_each_receiver_with_a_storage() {
+    for (scenario, defects) in OF_ITS_OWN {
+        for pair in defects.iter().flat_map(|defect| ["sqlite", "file"].map(|receiver| (receiver, *defect, *scenario)))
+        {
+            assert!(DEFECTS.contains(&pair), "{pair:?}");
+        }
+    }
+}
 
 /// The memory receiver is a lock around the core's register, so there is nothing inside of it to get wrong.
 #[test]
