@@ -164,10 +164,17 @@ fn read_at(path: PathBuf) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
     }
 }
 
+/// For a deliberate defect: reads the sidecar outside of the lock, and leaves others the time to replace it.
+fn read_too_early(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
+    let found = read_sidecar(place)?;
+    thread::sleep(FIRST_PAUSE);
+    Ok(found)
+}
+
 /// Takes the lock and reads the sidecar under it. A write that somebody left pending is finished or dropped.
 pub(crate) fn enter(place: &Place, wait: Duration, seen: u64) -> Result<Entrance, Trouble> {
     place.metadata()?;
-    let early = if sabotage::active("check_outside_transaction") { read_sidecar(place)? } else { None };
+    let early = if sabotage::active("check_outside_transaction") { read_too_early(place)? } else { None };
     let Some(lock) = lock(place, wait)? else {
         let sidecar = fs::symlink_metadata(place.sidecar()).is_ok();
         return Ok(Entrance::Closed(if sidecar { Closure::OtherIncarnation } else { Closure::NotGuarded }));
