@@ -2,6 +2,16 @@ use fencepost_cli::fuzzing::{header, impossible_port, service};
 use fencepost_client::fuzzing::address;
 use fencepost_testkit::prove::{Call, Target};
 
+pub fn taken() {
+    assert_eq!(address("http://[::1]:7421/a/", "/v1/leases").as_deref(), Ok("http://[::1]:7421/a/v1/leases"));
+    assert_eq!(impossible_port("http://h:0/"), Some("0"));
+    assert_eq!(impossible_port("http://h:7421/"), None);
+    assert_eq!(service("http://127.0.0.1:8/a"), Ok(("127.0.0.1:8".to_owned(), "/a".to_owned())));
+    assert!(Target::new("/accounts/7?x=1").is_ok());
+    assert!("PUT:/accounts/7".parse::<Call>().is_ok());
+    assert_eq!(header("X-Key: a:b"), Some(("X-Key".to_owned(), "a:b".to_owned())));
+}
+
 /// Addresses, paths and headers as somebody types them: what is taken cannot end a line of a request early, or lead to
 /// somebody else.
 pub fn addresses(bytes: &[u8]) {

@@ -21,11 +21,40 @@ const TYPES: [&str; 6] = [
     "",
 ];
 
+/// A good answer to each call, in the order of the calls; to an acquire under each contract.
+const GOOD: [&[u8]; 14] = [
+    include_bytes!("../corpus/calls/opened"),
+    include_bytes!("../corpus/calls/beat"),
+    include_bytes!("../corpus/calls/session"),
+    include_bytes!("../corpus/calls/ended"),
+    include_bytes!("../corpus/calls/released"),
+    include_bytes!("../corpus/calls/broken"),
+    include_bytes!("../corpus/calls/current"),
+    include_bytes!("../corpus/calls/listed"),
+    include_bytes!("../corpus/calls/snapshot"),
+    include_bytes!("../corpus/calls/queue"),
+    include_bytes!("../corpus/calls/history"),
+    include_bytes!("../corpus/calls/granted-admission"),
+    include_bytes!("../corpus/calls/granted-advisory"),
+    include_bytes!("../corpus/calls/granted-safety"),
+];
+
+pub fn taken() {
+    for (nth, good) in (0..).zip(GOOD) {
+        assert_eq!(good[0], nth, "the call");
+        assert!(is_taken(good), "call {nth} does not take {}", String::from_utf8_lossy(&good[3..]));
+    }
+}
+
 /// The answer to each call of the client, whoever sent it: it is an error, or it is about what was asked for. The first three
 /// bytes choose the call, the status and the content type.
 pub fn calls(bytes: &[u8]) {
+    is_taken(bytes);
+}
+
+fn is_taken(bytes: &[u8]) -> bool {
     static NOWHERE: OnceLock<HttpCoordinator> = OnceLock::new();
-    let [call, status, kind, body @ ..] = bytes else { return };
+    let [call, status, kind, body @ ..] = bytes else { return false };
     let status = STATUSES[usize::from(*status) % STATUSES.len()];
     let kind = TYPES[usize::from(*kind) % TYPES.len()];
     let nowhere = NOWHERE.get_or_init(|| HttpCoordinator::new("http://127.0.0.1:9").expect("an address"));
@@ -37,22 +66,22 @@ pub fn calls(bytes: &[u8]) {
     let (holder, ttl) = (Holder::new("h").expect("a name"), Ttl::default());
     let limit = 10;
     let is_taken = match call % 16 {
-        0 => taken(coordinator.open_session(holder.clone(), ttl)).is_some(),
-        1 => taken(coordinator.heartbeat(&key, Claim::Held(vec![lease]))).is_some(),
-        2 => taken(coordinator.read_session(&key)).is_some_and(|view| {
+        0 => answered(coordinator.open_session(holder.clone(), ttl)).is_some(),
+        1 => answered(coordinator.heartbeat(&key, Claim::Held(vec![lease]))).is_some(),
+        2 => answered(coordinator.read_session(&key)).is_some_and(|view| {
             assert_eq!(view.answer.session, key.session, "another session");
             true
         }),
-        3 => taken(coordinator.end_session(&key)).is_some(),
-        4 => taken(coordinator.release(&key.secret, lease, request)).is_some(),
-        5 => taken(coordinator.break_lease(lease, Reason::new("r").expect("a name"))).is_some(),
-        6 => taken(coordinator.check(domain.clone(), "0.7".parse().expect("a token"))).is_some(),
-        7 => taken(coordinator.list(Filter::Domain(domain.clone()), None, limit)).is_some(),
-        8 => taken(coordinator.snapshot(String::new())).is_some(),
-        9 => taken(coordinator.queue(&domain, limit)).is_some(),
+        3 => answered(coordinator.end_session(&key)).is_some(),
+        4 => answered(coordinator.release(&key.secret, lease, request)).is_some(),
+        5 => answered(coordinator.break_lease(lease, Reason::new("r").expect("a name"))).is_some(),
+        6 => answered(coordinator.check(domain.clone(), "0.7".parse().expect("a token"))).is_some(),
+        7 => answered(coordinator.list(Filter::Domain(domain.clone()), None, limit)).is_some(),
+        8 => answered(coordinator.snapshot(String::new())).is_some(),
+        9 => answered(coordinator.queue(&domain, limit)).is_some(),
         10 => {
             let query = HistoryQuery { filter: Filter::Domain(domain.clone()), token: None, before: None, limit };
-            taken(coordinator.history(&query)).is_some()
+            answered(coordinator.history(&query)).is_some()
         }
         which => {
             let contract = match which {
@@ -61,7 +90,7 @@ pub fn calls(bytes: &[u8]) {
                 _ => Contract::Safety,
             };
             let asked = AcquireRequest { contract, ..AcquireRequest::new(&key, domain.clone(), request) };
-            taken(coordinator.acquire(asked)).is_some_and(|granted| {
+            answered(coordinator.acquire(asked)).is_some_and(|granted| {
                 let acquired = granted.answer.acquired;
                 assert_eq!(acquired.domain, domain, "a grant for another domain");
                 match (contract, &acquired.permission) {
@@ -77,10 +106,11 @@ pub fn calls(bytes: &[u8]) {
         }
     };
     assert!(!is_taken || (200..300).contains(&status), "status {status} was taken for an answer");
+    is_taken
 }
 
 /// What a call brought, which has its answer already.
-fn taken<T, R: std::fmt::Display>(call: impl Future<Output = Result<T, CallError<R>>>) -> Option<T> {
+fn answered<T, R: std::fmt::Display>(call: impl Future<Output = Result<T, CallError<R>>>) -> Option<T> {
     let Poll::Ready(answer) = pin!(call).poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("the client waits though it has its answer")
     };

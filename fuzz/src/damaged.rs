@@ -10,43 +10,34 @@ use fencepost_rusqlite::{
     observations, recover, status,
 };
 use fencepost_sql::sqlite::TABLES;
-use rusqlite::{Connection, Transaction, config::DbConfig, types::Value};
+use rusqlite::{Connection, OptionalExtension as _, Transaction, config::DbConfig, params, types::Value};
 
 use crate::made::Made;
 
 const EDITS: usize = 6;
 const CALLS: usize = 8;
 
-/// Each column of a receiver's own tables, and its kind: a number, a text or bytes.
-const COLUMNS: [(&str, &str, char); 24] = [
-    ("fencepost_receiver", "id", 'n'),
-    ("fencepost_receiver", "layout", 'n'),
-    ("fencepost_receiver", "condition", 't'),
-    ("fencepost_receiver", "issuer", 't'),
-    ("fencepost_receiver", "known_epoch", 'n'),
-    ("fencepost_receiver", "floor", 'n'),
-    ("fencepost_receiver", "unfenced_floor", 'n'),
-    ("fencepost_receiver", "horizon", 'n'),
-    ("fencepost_receiver", "fences", 'n'),
-    ("fencepost_receiver", "recovery", 'b'),
-    ("fencepost_receiver", "inode", 'n'),
-    ("fencepost_entry", "slot", 'n'),
-    ("fencepost_entry", "domain", 't'),
-    ("fencepost_entry", "counter", 'n'),
-    ("fencepost_fence", "domain", 't'),
-    ("fencepost_fence", "token", 'n'),
-    ("fencepost_operation", "id", 't'),
-    ("fencepost_operation", "fingerprint", 'b'),
-    ("fencepost_operation", "born", 'n'),
-    ("fencepost_operation", "token", 'n'),
-    ("fencepost_operation", "result", 'b'),
-    ("fencepost_guard", "name", 't'),
-    ("fencepost_guard", "expression", 't'),
-    ("fencepost_observation", "at", 't'),
-];
+/// A column of a receiver's own tables, as the database itself tells of it.
+struct Column {
+    table: &'static str,
+    name: String,
+    holds: Holds,
+}
+
+/// What the layout's types take in a column: anything else is no damage that there can be.
+enum Holds {
+    Number,
+    Text,
+    Bytes,
+    Anything,
+}
 
 thread_local! {
-    static DATABASE: RefCell<Connection> = RefCell::new(guarded());
+    static DATABASE: RefCell<(Connection, Vec<Column>)> = RefCell::new({
+        let connection = guarded();
+        let columns = columns(&connection);
+        (connection, columns)
+    });
 }
 
 fn name(text: &str) -> Domain {
@@ -127,16 +118,65 @@ fn begin_anew(connection: &Connection) {
     unprotected(connection, |connection| connection.execute_batch(&script).expect("rows are put back"));
 }
 
+/// All of them: a column that a later layout brings is damaged from its first day.
+fn columns(connection: &Connection) -> Vec<Column> {
+    let mut statement = connection.prepare("SELECT name, type FROM pragma_table_info(?1, 'main')").expect("a pragma");
+    let mut columns = Vec::new();
+    for table in TABLES {
+        let of_table = statement.query_map([table], |row| {
+            let (name, declared): (String, String) = (row.get(0)?, row.get(1)?);
+            let holds = match declared.as_str() {
+                "INTEGER" => Holds::Number,
+                "TEXT" => Holds::Text,
+                "BLOB" => Holds::Bytes,
+                "ANY" => Holds::Anything,
+                other => panic!("{table}.{name} is of type {other}"),
+            };
+            Ok(Column { table, name, holds })
+        });
+        columns.extend(of_table.expect("a table").map(|column| column.expect("a column")));
+    }
+    columns
+}
+
+/// What is there is understood as it is, and each column can be damaged.
+pub fn taken() {
+    DATABASE.with_borrow_mut(|(connection, columns)| {
+        begin_anew(connection);
+        for domain in ["d0", "d1"] {
+            let written = SqliteReceiver::new().mutate(connection, &grant(domain, token(7)), |tx| set(tx, domain));
+            assert!(matches!(written, Ok(Verdict::Applied(_))), "{written:?}");
+        }
+        let status = status(connection).expect("a receiver says how it stands");
+        assert_eq!((status.fences, status.operations, status.guarded.len()), (2, 2, 2));
+        assert_eq!(fences(connection, None, 10).expect("fences").len(), 2);
+        assert_eq!(observations(connection, 10).expect("notes").len(), 1);
+        for column in columns {
+            begin_anew(connection);
+            let value = match column.holds {
+                Holds::Number => Value::Integer(-77),
+                Holds::Text | Holds::Anything => Value::Text("damage".to_owned()),
+                Holds::Bytes => Value::Blob(b"damage".to_vec()),
+            };
+            unprotected(connection, |connection| damage(connection, column, Some(0), &value));
+            let Column { table, name, .. } = column;
+            let sql = format!("SELECT count(*) FROM main.{table} WHERE {name} IS ?1");
+            let found: i64 = connection.query_row(&sql, [&value], |row| row.get(0)).expect("the column is read");
+            assert!(found > 0, "{table}.{name} is not damaged by {value:?}");
+        }
+    });
+}
+
 /// A receiver's own tables with anything in their columns that SQLite can store there: whoever reads them is told that
-/// they are damaged, or reads them as they are; and whatever else they hold, no token is accepted below the fence that
-/// stands there.
+/// they are damaged, or reads them as they are; and whatever else they hold, no token is accepted below what stands there,
+/// or where something stands that no receiver has written.
 pub fn damaged(bytes: &[u8]) {
     let mut made = Made::of(bytes);
-    DATABASE.with_borrow_mut(|connection| {
+    DATABASE.with_borrow_mut(|(connection, columns)| {
         begin_anew(connection);
         unprotected(connection, |connection| {
             for _ in 0..1 + made.below(EDITS) {
-                edit(connection, &mut made);
+                edit(connection, columns, &mut made);
             }
         });
         look(connection);
@@ -150,24 +190,37 @@ pub fn damaged(bytes: &[u8]) {
     });
 }
 
-fn edit(connection: &Connection, made: &mut Made<'_>) {
-    let (table, column, kind) = made.of_these(&COLUMNS);
+fn edit(connection: &Connection, columns: &[Column], made: &mut Made<'_>) {
+    let column = &columns[made.below(columns.len())];
     if made.one_in(16) {
         // A whole table may be empty.
-        let _ = connection.execute(&format!("DELETE FROM {table}"), []);
+        let _ = connection.execute(&format!("DELETE FROM main.{}", column.table), []);
         return;
     }
-    let value = match (made.byte() % 16, kind) {
+    let value = match (made.byte() % 16, &column.holds) {
         (0, _) => Value::Null,
-        (_, 'n') => Value::Integer(made.number()),
-        (_, 'b') => Value::Blob(made.bytes(40).to_vec()),
-        (1, _) => Value::Text("open".to_owned()),
-        _ => Value::Text(made.text(24)),
+        (_, Holds::Number) | (2, Holds::Anything) => Value::Integer(made.number()),
+        (_, Holds::Bytes) | (3, Holds::Anything) => Value::Blob(made.bytes(40).to_vec()),
+        (1, Holds::Text | Holds::Anything) => Value::Text("open".to_owned()),
+        (_, Holds::Text | Holds::Anything) => Value::Text(made.text(24)),
     };
-    // What the layout's types do not take is no damage that there can be. One row or all of them.
-    let which = if made.one_in(2) { "" } else { " LIMIT 1" };
-    let sql = format!("UPDATE {table} SET {column} = ?1 WHERE {column} IN (SELECT {column} FROM {table}{which})");
-    let _ = connection.execute(&sql, [value]);
+    let row = made.below(4);
+    damage(connection, column, (row < 3).then_some(row), &value);
+}
+
+/// Puts a value into one row, or into all of them.
+fn damage(connection: &Connection, Column { table, name, .. }: &Column, row: Option<usize>, value: &Value) {
+    let _ = match row {
+        None => connection.execute(&format!("UPDATE main.{table} SET {name} = ?1"), [value]),
+        Some(row) => {
+            // What stands in the row may be nothing at all, which only IS compares; what stands there twice is damaged twice.
+            let sql = format!(
+                "UPDATE main.{table} SET {name} = ?1 WHERE {name} IS (SELECT {name} FROM main.{table} LIMIT 1 \
+                 OFFSET ?2 % max(1, (SELECT count(*) FROM main.{table})))"
+            );
+            connection.execute(&sql, params![value, row as i64])
+        }
+    };
 }
 
 /// Everybody who only looks. Whatever they say, somebody will be told.
@@ -181,17 +234,74 @@ fn look(connection: &Connection) {
     let _ = audit(connection, AuditScope { unguarded_tables: true }).map_err(told);
 }
 
-/// The fence as it stands, where a token stands there.
+/// What a verdict rests on, as it stands in the tables.
+#[derive(Debug)]
+struct Rests {
+    condition: String,
+    issuer: String,
+    known_epoch: i64,
+    floor: Option<i64>,
+    unfenced_floor: Option<i64>,
+    horizon: Option<i64>,
+    fences: i64,
+    recovery: Vec<u8>,
+    place: (i64, i64),
+    counter: i64,
+    fence: Option<i64>,
+    fences_found: i64,
+}
+
+impl Rests {
+    /// `None` where the receiver's row or its counter is not there.
+    fn on(connection: &Connection, domain: &str) -> Option<Self> {
+        let sql = "SELECT r.condition, r.issuer, r.known_epoch, r.floor, r.unfenced_floor, r.horizon, r.fences, \
+                   r.recovery, r.device, r.inode, c.counter, (SELECT count(*) FROM main.fencepost_fence) \
+                   FROM main.fencepost_receiver AS r, main.fencepost_entry AS c WHERE r.id = 1 AND c.slot = 0";
+        let row = connection.query_row(sql, [], |row| {
+            Ok(Self {
+                condition: row.get(0)?,
+                issuer: row.get(1)?,
+                known_epoch: row.get(2)?,
+                floor: row.get(3)?,
+                unfenced_floor: row.get(4)?,
+                horizon: row.get(5)?,
+                fences: row.get(6)?,
+                recovery: row.get(7)?,
+                place: (row.get(8)?, row.get(9)?),
+                counter: row.get(10)?,
+                fence: fence(connection, domain),
+                fences_found: row.get(11)?,
+            })
+        });
+        row.ok()
+    }
+
+    /// Whether a receiver can have written this, and accepts the token.
+    fn accepts(&self, token: i64) -> bool {
+        let tokens = [self.floor, self.unfenced_floor, self.horizon, self.fence];
+        let is_sound = tokens.into_iter().flatten().all(|token| token > 0)
+            && (0..1 << 20).contains(&self.known_epoch)
+            && (0..i64::MAX).contains(&self.counter)
+            && self.recovery.len() == 16;
+        // In memory, where no database has a place.
+        let is_open = self.condition == "open" && self.issuer == "fuzz" && self.place == (0, 0);
+        let has_its_fences = self.fence.is_some() || self.fences == self.fences_found;
+        let least = self.floor.max(self.fence.or(self.unfenced_floor));
+        is_sound && is_open && has_its_fences && token >> 43 <= self.known_epoch && least <= Some(token)
+    }
+}
+
+/// The fence as it stands.
 fn fence(connection: &Connection, domain: &str) -> Option<i64> {
     let sql = "SELECT token FROM main.fencepost_fence WHERE domain = ?1";
-    connection.query_row(sql, [domain], |row| row.get::<_, i64>(0)).ok().filter(|token| *token > 0)
+    connection.query_row(sql, [domain], |row| row.get(0)).optional().expect("a number").flatten()
 }
 
 fn call(receiver: &SqliteReceiver, connection: &mut Connection, made: &mut Made<'_>) {
     let domain = made.of_these(&["d0", "d1", "d2"]);
     let presented = token(made.below(12));
     let grant = grant(domain, presented);
-    let before = fence(connection, domain);
+    let before = Rests::on(connection, domain);
     let mutation = |tx: &Transaction<'_>| set(tx, domain);
     let is_applied = match made.byte() % 10 {
         0..=2 => applied(receiver.mutate(connection, &grant, mutation)),
@@ -220,7 +330,8 @@ fn call(receiver: &SqliteReceiver, connection: &mut Connection, made: &mut Made<
     };
     assert!(connection.is_autocommit(), "a transaction is left open");
     if is_applied {
-        assert!(before <= Some(presented.as_i64()), "{presented} was accepted where the fence stands at {before:?}");
+        let accepts = before.as_ref().is_some_and(|rests| rests.accepts(presented.as_i64()));
+        assert!(accepts, "{presented} was accepted for {domain} by {before:?}");
         assert_eq!(fence(connection, domain), Some(presented.as_i64()), "{presented} was accepted and not raised to");
     }
 }

@@ -11,6 +11,15 @@ thread_local! {
     });
 }
 
+pub fn taken() {
+    DATABASE.with_borrow(|connection| {
+        for text in ["a", "'d/' || a", "CASE WHEN b > 1 THEN 'x)' ELSE upper(\"c\") END"] {
+            let expression = DomainExpression::new(text).expect("an expression");
+            assert!(connection.prepare(&format!("SELECT 1, ({expression}), 3 FROM t")).is_ok(), "{text}");
+        }
+    });
+}
+
 /// A domain expression that is taken stays inside its parentheses: SQLite reads it as one value, or not at all.
 pub fn expression(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

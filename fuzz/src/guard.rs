@@ -21,24 +21,48 @@ const NAMES: [&str; 10] =
     ["a", "b", "domain", "rowid", "_rowid_", "oid", "fencepost_row", "fencepost_e", "NEW", "order"];
 const MOST_COLUMNS: usize = 4;
 
+pub fn taken() {
+    let shape = |end, expression: &str| Shape {
+        name: "t".to_owned(),
+        twin: "t_twin".to_owned(),
+        columns: vec!["a".to_owned(), "b".to_owned()],
+        definitions: vec![r#""a" TEXT PRIMARY KEY"#.to_owned(), r#""b" INTEGER UNIQUE"#.to_owned()],
+        end,
+        expression: expression.to_owned(),
+    };
+    let row = || vec![Value::Text(OTHER.to_owned()), Value::Integer(7)];
+    for mode in [Mode::Enforce, Mode::Observe] {
+        assert!(is_guarded(&shape("", r#""a""#), mode, row), "a table with a guard and a row");
+        assert!(is_guarded(&shape("WITHOUT ROWID", "'another ' || 'domain'"), mode, row), "the same without a rowid");
+    }
+}
+
+/// What is written under first, whatever the row's own domain is.
+const OTHER: &str = "another domain";
+
 /// A table of any name, with any columns, keys, collations and defaults, and its twin: what guards the one is SQL that
 /// SQLite takes, and guards that table and no other, for the row's domain and for no other.
 pub fn guard_of_a_table(bytes: &[u8]) {
     let mut made = Made::of(bytes);
     let shape = Shape::of(&mut made);
+    let mode = if made.one_in(4) { Mode::Observe } else { Mode::Enforce };
+    is_guarded(&shape, mode, || (0..shape.columns.len()).map(|_| value(&mut made)).collect());
+}
+
+/// Whether the table got a guard, and the row a domain: then the row has been let in under its own.
+fn is_guarded(shape: &Shape, mode: Mode, row: impl FnOnce() -> Vec<Value>) -> bool {
     let mut connection = Connection::open_in_memory().expect("a database");
     // What SQLite itself does not take is no table.
     if connection.execute_batch(&shape.sql(&shape.name)).is_err()
         || connection.execute_batch(&shape.sql(&shape.twin)).is_err()
     {
-        return;
+        return false;
     }
-    let Ok(expression) = DomainExpression::new(&shape.expression) else { return };
+    let Ok(expression) = DomainExpression::new(&shape.expression) else { return false };
     let seed = ReceiverSeed::new(Issuer::new("fuzz").expect("a name"), Epoch::ZERO);
-    let mode = if made.one_in(4) { Mode::Observe } else { Mode::Enforce };
     match guard(&mut connection, &shape.name, &expression, mode, Some(&seed)) {
         Ok(guarded) => assert!(guarded.receiver_created),
-        Err(MaintenanceError::Expression { .. } | MaintenanceError::Unguardable(_)) => return,
+        Err(MaintenanceError::Expression { .. } | MaintenanceError::Unguardable(_)) => return false,
         Err(error) => panic!("{}: the guard's own statements fail: {error}", shape.sql(&shape.name)),
     }
     let of = guarded_tables(&connection);
@@ -49,7 +73,7 @@ pub fn guard_of_a_table(bytes: &[u8]) {
         shape.name
     );
 
-    let row: Vec<Value> = (0..shape.columns.len()).map(|_| value(&mut made)).collect();
+    let row = row();
     let twin = shape.insert(&connection, &shape.twin, &row);
     let Some(domain) = shape.domain_of_twin(&connection) else {
         let found = shape.insert(&connection, &shape.name, &row);
@@ -58,7 +82,7 @@ pub fn guard_of_a_table(bytes: &[u8]) {
             "a row without a domain was let in by {:?}",
             shape.sql(&shape.name)
         );
-        return;
+        return false;
     };
     assert!(twin.is_ok(), "a row whose domain was read is there");
     let forgotten = shape.insert(&connection, &shape.name, &row);
@@ -67,7 +91,7 @@ pub fn guard_of_a_table(bytes: &[u8]) {
         Mode::Enforce => {
             let said = forgotten.expect_err("a write without a token").to_string();
             assert!(said.contains("fencepost: INSERT on "), "{said}");
-            write_under_grants(&mut connection, &shape, &row, &domain);
+            write_under_grants(&mut connection, shape, &row, &domain);
         }
     }
     let findings = audit(&connection, AuditScope { unguarded_tables: true }).expect("the database is read").findings;
@@ -83,12 +107,13 @@ pub fn guard_of_a_table(bytes: &[u8]) {
     guard(&mut connection, &shape.twin, &expression, mode, None).expect("what guards the one guards the other");
     unguard(&mut connection, &shape.name).expect("a guarded table");
     assert!(guarded_tables(&connection).iter().all(|table| *table == shape.twin));
+    true
 }
 
 /// Refused under a grant for another domain, done under one for the row's; never twice for the same key.
 fn write_under_grants(connection: &mut Connection, shape: &Shape, row: &[Value], domain: &Domain) {
     let receiver = SqliteReceiver::new();
-    let other = Domain::new("another domain").expect("a name");
+    let other = Domain::new(OTHER).expect("a name");
     for (under, is_its_own) in [(&other, other == *domain), (domain, true)] {
         let grant = Grant {
             issuer: Issuer::new("fuzz").expect("a name"),

@@ -42,3 +42,29 @@ pub use sidecar::sidecar;
 pub use store::store;
 pub use typed::typed;
 pub use wire::wire;
+
+/// What each target has to take before it is attacked, or it would be satisfied with a parser that refuses everything.
+/// Each function panics where something is refused.
+pub mod taken {
+    pub use crate::{
+        addresses::taken as addresses,
+        answer::taken as answer,
+        calls::taken as calls,
+        command::taken as command,
+        damaged::taken as damaged,
+        decision::{taken as decision, taken_by_file as file},
+        events::taken as events,
+        expression::taken as expression,
+        guard::taken as guard,
+        history::taken as history,
+        http::taken as http,
+        log::taken as log,
+        names::taken as names,
+        relay::taken as relay,
+        rows::taken as rows,
+        sidecar::taken as sidecar,
+        store::taken as store,
+        typed::taken as typed,
+        wire::taken as wire,
+    };
+}

@@ -1,5 +1,6 @@
 use std::{fmt::Display, str::FromStr};
 
+use fencepost_coordinator::embedded::testing::boot_in;
 use fencepost_core::{
     BootId, Contract, Domain, Epoch, Grant, Holder, Issuer, LeaseId, OperationId, Reason, RecoveryId, RequestId,
     Secret, SecretHash, SessionId, Token,
@@ -8,6 +9,44 @@ use fencepost_core::{
 };
 use fencepost_wire::{ErrorCode, VerdictCode};
 use serde::{Serialize, de::DeserializeOwned};
+
+pub fn taken() {
+    fn is_taken<T: FromStr>(text: &str) {
+        assert!(text.parse::<T>().is_ok(), "{text} is no {}", std::any::type_name::<T>());
+    }
+    fn is_read<T: DeserializeOwned>(json: &str) {
+        assert!(serde_json::from_str::<T>(json).is_ok(), "{json} is no {}", std::any::type_name::<T>());
+    }
+    for name in ["a", "invoices/2026-11", "\u{e9} \u{1F600}"] {
+        is_taken::<Domain>(name);
+        is_taken::<Holder>(name);
+        is_taken::<Issuer>(name);
+        is_taken::<OperationId>(name);
+        is_taken::<Reason>(name);
+    }
+    let (id, key) = ("00112233445566778899aabbccddeeff", "07".repeat(32));
+    is_taken::<LeaseId>(id);
+    is_taken::<SessionId>(id);
+    is_taken::<RequestId>(id);
+    is_taken::<BootId>(id);
+    is_taken::<RecoveryId>(id);
+    is_taken::<SecretHash>(&key);
+    is_taken::<Secret>(&key);
+    is_taken::<Contract>("admission");
+    is_taken::<ErrorCode>("held");
+    is_read::<VerdictCode>(r#""stale_token""#);
+    is_read::<Closure>(r#""by_operator""#);
+    is_read::<RejectedBy>(r#""unfenced_floor""#);
+    for token in ["0.1", "8016.3", "1048575.8796093022207", "70509481666019331"] {
+        is_taken::<Token>(token);
+    }
+    is_read::<Token>(r#""70509481666019331""#);
+    is_read::<Grant>(&format!(
+        r#"{{"issuer":"i","domain":"d","token":"7","lease":"{id}","session":"{id}","contract":"safety"}}"#
+    ));
+    let boot = boot_in("00112233-4455-6677-8899-aabbccddeeff\n").expect("a boot, as the kernel writes it");
+    assert_eq!(boot.to_string(), id);
+}
 
 /// Names, numbers and grants as people and programs write them: what is taken says the same when it is written again.
 pub fn names(bytes: &[u8]) {
@@ -22,6 +61,9 @@ pub fn names(bytes: &[u8]) {
     again::<RequestId>(text);
     again::<BootId>(text);
     again::<RecoveryId>(text);
+    if let Ok(boot) = boot_in(text) {
+        assert_eq!(boot.to_string(), text.trim().replace('-', ""), "{text:?}");
+    }
     let _ = text.parse::<SecretHash>();
     let _ = text.parse::<Secret>();
     word::<Contract>(text);

@@ -1,5 +1,27 @@
-use fencepost_core::Domain;
+use fencepost_core::{Domain, Token, fence::Condition};
 use fencepost_sql::sqlite::{DomainRow, Identity, ReceiverRow, standing};
+
+pub fn taken() {
+    let row = ReceiverRow {
+        condition: "open".into(),
+        issuer: "fuzz".into(),
+        known_epoch: 1,
+        floor: Some(3),
+        unfenced_floor: Some(4),
+        horizon: Some(5),
+        fences: 2,
+        recovery: vec![7; 16],
+        device: 0,
+        inode: 0,
+        counter: 10,
+    };
+    let records = DomainRow { fence: Some(8), fences_found: None, fingerprint: Some(vec![7; 32]) };
+    let found = standing(&row, &records, &Domain::new("d").expect("a name"), Identity::MEMORY, 10).expect("a standing");
+    assert_eq!(found.condition, Condition::Open);
+    let columns = [found.floor, found.unfenced_floor, found.horizon, found.fence].map(|token| token.map(Token::as_i64));
+    assert_eq!(columns, [3, 4, 5, 8].map(Some));
+    assert!(found.recorded.is_some());
+}
 
 /// What a damaged database may hold in the place of a receiver's row and a domain's: it closes the receiver, or is a
 /// standing that this receiver can have.

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fencepost_fuzz::expression(bytes));
+libfuzzer_sys::fuzz_target!(init: fencepost_fuzz::taken::expression(), |bytes: &[u8]| fencepost_fuzz::expression(bytes));

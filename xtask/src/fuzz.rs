@@ -2,9 +2,16 @@
 //! up. No tool beyond the Rust toolchain and a C++ compiler, which libFuzzer is built with.
 
 use std::{
-    fs,
+    fmt, fs,
+    num::NonZero,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -49,6 +56,8 @@ const TEETH: &[(&str, &str)] = &[
     ("file", "no_advance"),
     ("file", "replay_raises_nothing"),
     ("guard", "other_domain_accepted"),
+    ("store", "damage_taken_for_absence"),
+    ("damaged", "damage_taken_for_absence"),
 ];
 
 /// Counters at every edge and at every comparison, which is what libFuzzer steers by.
@@ -84,31 +93,100 @@ pub(crate) fn bounded(root: &Path, skips: &Skips) -> Result<Vec<String>> {
     attack_all(root, Amount::Bounded, TARGETS)
 }
 
+/// As many at a time as there are cores, so that none takes longer than alone. All of them, also where one has failed.
 fn attack_all(root: &Path, amount: Amount, targets: &[&str]) -> Result<Vec<String>> {
     let programs = build(root)?;
-    for target in targets {
-        run(&mut attack(root, &programs, target, amount)?).with_context(|| {
-            format!("`{target}` failed: the input lies in {}, and the run above says how", found(root).display())
-        })?;
-    }
-    let teeth: Vec<_> = TEETH.iter().filter(|(target, _)| targets.contains(target)).collect();
-    for (target, defect) in &teeth {
-        bite(root, &programs, target, defect)?;
-    }
-    Ok(vec![format!("{} targets, and {} defects that were found", targets.len(), teeth.len())])
+    let attacks = targets.iter().map(|&target| Job { target, defect: None });
+    let teeth = TEETH.iter().filter(|(target, _)| targets.contains(target));
+    let teeth: Vec<_> = teeth.map(|&(target, defect)| Job { target, defect: Some(defect) }).collect();
+    let said = format!("{} targets, and {} defects that were found", targets.len(), teeth.len());
+    let jobs: Vec<_> = attacks.chain(teeth).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match job.run(root, &programs, amount) {
+                Ok(line) => println!("{line}"),
+                Err(error) => {
+                    println!("{error:#}");
+                    failed.lock().expect("nobody panics while it holds this").push(job.to_string());
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics while it holds this");
+    ensure!(failed.is_empty(), "failed, as told above: {}; inputs lie in {}", failed.join(", "), found(root).display());
+    Ok(vec![said])
 }
 
-/// A run that must fail: the same target under a defect.
-fn bite(root: &Path, programs: &Path, target: &str, defect: &str) -> Result<()> {
-    let mut command = attack(root, programs, target, Amount::Bounded)?;
-    command.env("FENCEPOST_SABOTAGE", defect).arg(format!("-artifact_prefix={}/defect-", found(root).display()));
-    println!("$ {command:?}");
-    let outcome = command.output().context("the target does not start")?;
-    let told = String::from_utf8_lossy(&outcome.stderr);
-    if outcome.status.success() || !told.contains("panicked at") {
-        bail!("`{target}` did not find the defect `{defect}`: {}\n{told}", outcome.status);
+/// A run of a target. Under a defect it has to fail.
+struct Job<'a> {
+    target: &'a str,
+    defect: Option<&'a str>,
+}
+
+impl fmt::Display for Job<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.defect {
+            None => f.write_str(self.target),
+            Some(defect) => write!(f, "{} under {defect}", self.target),
+        }
     }
-    Ok(())
+}
+
+impl Job<'_> {
+    /// How it went, in one line; the error has all that was told.
+    fn run(&self, root: &Path, programs: &Path, amount: Amount) -> Result<String> {
+        let mut command = self.command(root, programs, amount)?;
+        let started = Instant::now();
+        let outcome = command.output().with_context(|| format!("{self} does not start"))?;
+        let took = started.elapsed().as_secs_f32();
+        let told = String::from_utf8_lossy(&outcome.stderr);
+        // By an input, and not by what it takes before the first one.
+        let is_found =
+            !outcome.status.success() && told.contains("panicked at") && told.contains("Test unit written to");
+        let whole = |what: &str| format!("{self}: {what}, {}\n$ {command:?}\n{told}", outcome.status);
+        match self.defect {
+            None if outcome.status.success() => {
+                let inputs = told.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+                Ok(format!("{self}: {} inputs in {took:.1} s", inputs.map_or("no", str::trim)))
+            }
+            None => bail!(whole("it has failed")),
+            Some(_) if is_found => Ok(format!("{self}: found in {took:.1} s")),
+            Some(_) => bail!(whole("the defect was not found")),
+        }
+    }
+
+    fn command(&self, root: &Path, programs: &Path, amount: Amount) -> Result<Command> {
+        let (found, name) = (found(root), self.to_string().replace(' ', "-"));
+        // A folder of its own, for runs at the same time.
+        let fresh = found.join(&name);
+        let mut command = Command::new(programs.join(self.target));
+        command.args(["-max_len=4096", "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"]);
+        command.arg(format!("-artifact_prefix={}/{name}-", found.display()));
+        match (amount, self.defect) {
+            (Amount::Seconds(seconds), None) => command.arg(format!("-max_total_time={seconds}")),
+            (Amount::Bounded, _) | (Amount::Seconds(_), Some(_)) => {
+                // Nothing is kept of what an earlier run has found: it is the same every time.
+                if fresh.exists() {
+                    fs::remove_dir_all(&fresh)?;
+                }
+                command.args(["-seed=1", "-runs=20000", "-max_total_time=3"])
+            }
+        };
+        fs::create_dir_all(&fresh)?;
+        // What is new goes into the first folder: nothing is added to what lies in the repository.
+        command.arg(fresh).arg(root.join("fuzz/corpus").join(self.target));
+        match self.defect {
+            None => command.env_remove("FENCEPOST_SABOTAGE"),
+            Some(defect) => command.env("FENCEPOST_SABOTAGE", defect),
+        };
+        Ok(command)
+    }
 }
 
 fn build(root: &Path) -> Result<PathBuf> {
@@ -136,29 +214,6 @@ fn found(root: &Path) -> PathBuf {
     root.join("target/fuzz/found")
 }
 
-fn attack(root: &Path, programs: &Path, target: &str, amount: Amount) -> Result<Command> {
-    let corpus = root.join("fuzz/corpus").join(target);
-    let fresh = found(root).join(target);
-    fs::create_dir_all(&fresh)?;
-    let mut command = Command::new(programs.join(target));
-    command.args(["-max_len=4096", "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"]);
-    command.arg(format!("-artifact_prefix={}/{target}-", found(root).display()));
-    match amount {
-        Amount::Bounded => {
-            // One folder: nothing is added to what lies in the repository.
-            fs::remove_dir_all(&fresh)?;
-            fs::create_dir_all(&fresh)?;
-            command.args(["-seed=1", "-runs=20000", "-max_total_time=3"]);
-            command.arg(&fresh).arg(&corpus);
-        }
-        Amount::Seconds(seconds) => {
-            command.arg(format!("-max_total_time={seconds}")).arg(&fresh).arg(&corpus);
-        }
-    }
-    command.env_remove("FENCEPOST_SABOTAGE");
-    Ok(command)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -175,6 +230,22 @@ mod tests {
         for target in TARGETS {
             let saved = fs::read_dir(fuzz.join("corpus").join(target)).map_or(0, Iterator::count);
             assert!(saved > 0, "`{target}` has no saved corpus");
+        }
+    }
+
+    #[test]
+    fn every_target_first_shows_that_it_takes_what_it_has_to() {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/targets");
+        for target in TARGETS {
+            let program = fs::read_to_string(programs.join(format!("{target}.rs"))).unwrap();
+            assert!(program.contains(&format!("(init: fencepost_fuzz::taken::{target}(), ")), "{program}");
+        }
+    }
+
+    #[test]
+    fn every_defect_is_of_a_target() {
+        for (target, defect) in TEETH {
+            assert!(TARGETS.contains(target), "{defect} is to be found by `{target}`");
         }
     }
 }

@@ -42,9 +42,28 @@ pub fn command_line(arguments: &[OsString]) -> Result<(), Value> {
         Command::Ls(args) => commands::ls::understand(&args).map(|(_, limit, _)| within_a_page(limit)),
         Command::History(args) => commands::history::understand(&args).map(|query| within_a_page(query.limit)),
         Command::Explain(args) => commands::explain::understand(&args).map(drop),
-        Command::Guard(args) => commands::guard::by_hand(&args).map(drop),
-        // The others take words and no more: names, tokens, grants and resources, each with a door of its own.
-        _ => Ok(()),
+        Command::Guard(args) => commands::guard::understand(&args).map(drop),
+        Command::Unguard(args) => commands::unguard::understand(args).map(drop),
+        Command::Audit(args) => commands::audit::understand(&args).map(drop),
+        Command::Status(args) => commands::status::understand(&args).map(drop),
+        Command::Advance(args) => commands::advance::understand(args).map(drop),
+        Command::Collect(args) => commands::collect::understand(&args).map(drop),
+        Command::Read(args) => commands::read::understand(args).map(drop),
+        Command::Write(args) => commands::write::understand(args).map(drop),
+        Command::Show(args) => commands::show::understand(&args).map(drop),
+        Command::Watch(args) => commands::watch::understand(&args).map(drop),
+        Command::Break(args) => commands::breaking::understand(&args).map(drop),
+        Command::Recover(args) => commands::recover::understand(&args).map(drop),
+        Command::Serve(args) => commands::serve::understand(&args).map(drop),
+        // All of their words are what the definition has made of them: switches, paths, choices, and none.
+        Command::Demo(_)
+        | Command::DemoWorker(_)
+        | Command::Renew(_)
+        | Command::Release(_)
+        | Command::Check(_)
+        | Command::ProveSender(_)
+        | Command::Completions(_)
+        | Command::Man(_) => Ok(()),
     })
 }
 
@@ -166,6 +185,12 @@ pub fn ignored_signals(status: &str) -> u64 {
 #[must_use]
 pub fn opens_the_gate(line: &str) -> bool {
     run::fuzzing::opens(line)
+}
+
+/// Of `/proc/locks`: which process has locked the file with this number.
+#[must_use]
+pub fn lock_holder(locks: &str, inode: u64) -> Option<u32> {
+    resource::holder_among(locks, inode)
 }
 
 /// The folder of this process's control group.

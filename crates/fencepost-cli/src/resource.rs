@@ -17,6 +17,8 @@ use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
 pub(crate) use self::file::FileResource;
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::file::holder_among;
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},

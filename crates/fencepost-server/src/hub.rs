@@ -74,7 +74,7 @@ impl Hub {
         Self { run, recent: Mutex::new(recent), keep }
     }
 
-    fn publish(&self, happened: impl IntoIterator<Item = Happened>) {
+    pub(crate) fn publish(&self, happened: impl IntoIterator<Item = Happened>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         for what in happened {
             let published = Arc::new(Published { number: recent.next, what });

@@ -85,7 +85,7 @@ impl Server {
         metrics: Metrics,
         options: Options,
     ) -> Result<Self, BindError> {
-        let Inside { router, hub, stop, stopping } = Inside::of(coordinator, &metrics, options).await?;
+        let Inside { router, hub, stop, stopping, .. } = Inside::of(coordinator, &metrics, options).await?;
         Ok(Self { listener, router, hub, options, metrics, stop, stopping })
     }
 
@@ -145,6 +145,8 @@ impl Server {
 /// What there is of a server beside its socket.
 pub(crate) struct Inside {
     pub(crate) router: Router,
+    #[cfg(feature = "fuzzing")]
+    pub(crate) memory: Arc<Hub>,
     hub: HubTask,
     stop: Stop,
     pub(crate) stopping: Stopping,
@@ -176,7 +178,14 @@ impl Inside {
             let (metrics, stopping) = (metrics.clone(), stopping.clone());
             async move { hub.follow(events, &metrics, stopping).await }
         };
-        Ok(Self { router: router(&app), hub: Box::pin(follow), stop, stopping })
+        Ok(Self {
+            router: router(&app),
+            #[cfg(feature = "fuzzing")]
+            memory: app.hub.clone(),
+            hub: Box::pin(follow),
+            stop,
+            stopping,
+        })
     }
 }
 

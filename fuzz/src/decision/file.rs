@@ -18,8 +18,17 @@ use super::{
 /// The only domain of the file.
 const PLACE: usize = 0;
 
+pub fn taken() {
+    assert_eq!(played(&super::GOOD.concat()), Some(2), "the last write that counts");
+}
+
 /// The memory receiver and the file receiver, which has one domain and replaces its file as a whole.
 pub fn file(bytes: &[u8]) {
+    played(bytes);
+}
+
+/// The step whose content is left.
+fn played(bytes: &[u8]) -> Option<i64> {
     let issuer = Issuer::new("fuzz").expect("a name");
     let seed = ReceiverSeed::new(issuer.clone(), Epoch::new(1).expect("an epoch"));
     let folder = folder();
@@ -32,6 +41,7 @@ pub fn file(bytes: &[u8]) {
         assert_eq!(stored, sides.last.map(|at| text(at).into_bytes()), "{step:?}: the file");
     }
     sides.compare_records();
+    sides.last
 }
 
 /// In memory where the machine has such a place: what is compared does not depend on a disk.

@@ -19,8 +19,8 @@ use fencepost_receiver::{ReceiverSeed, WriteError};
 use fencepost_rusqlite::{Entry, Mode, SqliteReceiver, collect, fence_of, guard, incarnation, recover, status};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-pub use file::file;
 pub(crate) use file::folder;
+pub use file::{file, taken as taken_by_file};
 use reference::{Answer, Effect, Reference, Undecided};
 use script::{DOMAINS, Step, domain, steps};
 
@@ -29,8 +29,21 @@ thread_local! {
         RefCell::new(database::guarded(&first_seed(&Issuer::new("fuzz").expect("a name"))));
 }
 
+/// A write at both, the same again under its operation, and an older one that is refused.
+pub fn taken() {
+    assert_eq!(played(&GOOD.concat()), [2, 0, 0], "the last write that counts");
+}
+
+/// Three writes to the first domain: under a token, under a greater one, and under the first again.
+const GOOD: [[u8; 6]; 3] = [[5, 0, 65, 0, 0, 0], [2, 0, 66, 0, 0, 0], [5, 0, 65, 0, 0, 0]];
+
 /// The memory receiver and SQLite with its triggers.
 pub fn decision(bytes: &[u8]) {
+    played(bytes);
+}
+
+/// The values that are left.
+fn played(bytes: &[u8]) -> [i64; DOMAINS] {
     let issuer = Issuer::new("fuzz").expect("a name");
     DATABASE.with_borrow_mut(|connection| {
         database::begin_anew(connection);
@@ -40,7 +53,8 @@ pub fn decision(bytes: &[u8]) {
             sides.compare_values(&step);
         }
         sides.compare_records();
-    });
+        sides.values
+    })
 }
 
 fn first_seed(issuer: &Issuer) -> ReceiverSeed {

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use fencepost_core::fence::Verdict;
+use fencepost_core::{Grant, fence::Verdict};
 use fencepost_receiver::AdvanceError;
 use serde_json::json;
 
@@ -31,9 +31,14 @@ pub(crate) struct AdvanceArgs {
     grant: Option<String>,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: AdvanceArgs) -> Result<(Resource, Option<Grant>), Failure> {
+    Ok((Resource::parse(&args.resource)?, verdict::grant(args.grant)?))
+}
+
 pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = Resource::parse(&args.resource)?;
-    let Some(grant) = verdict::grant(args.grant)? else {
+    let (resource, grant) = understand(args)?;
+    let Some(grant) = grant else {
         return verdict::missing(&resource, output);
     };
     let advancing = match &resource {

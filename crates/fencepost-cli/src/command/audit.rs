@@ -31,14 +31,21 @@ pub(crate) struct AuditArgs {
     all_tables: bool,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &AuditArgs) -> Result<Resource, Failure> {
+    match Resource::parse(&args.resource)? {
+        Resource::File(file) if args.all_tables => {
+            Err(Failure::new(Exit::Usage, format!("--all-tables: {} is a file and has none", file.typed))
+                .then(format!("fencepost audit {}", file.typed)))
+        }
+        resource @ (Resource::Sqlite(_) | Resource::File(_)) => Ok(resource),
+    }
+}
+
 pub(crate) fn run(args: AuditArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = Resource::parse(&args.resource)?;
+    let resource = understand(&args)?;
     let mut findings = match &resource {
         Resource::Sqlite(database) => in_database(database, args.all_tables)?,
-        Resource::File(file) if args.all_tables => {
-            return Err(Failure::new(Exit::Usage, format!("--all-tables: {} is a file and has none", file.typed))
-                .then(format!("fencepost audit {}", file.typed)));
-        }
         Resource::File(file) => at_file(file)?,
     };
     for finding in &mut findings {

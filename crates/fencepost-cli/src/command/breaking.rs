@@ -4,7 +4,7 @@ use clap::Args;
 use fencepost_client::HttpCoordinator;
 use fencepost_coordinator::{CallError, Coordinator};
 use fencepost_core::{
-    Domain, Grant, LeaseId, SessionId, Token,
+    Domain, Grant, LeaseId, Reason, SessionId, Token,
     fence::{Rejection, Verdict},
     lease::{BreakRefusal, Broken, Filter},
     limits,
@@ -57,11 +57,17 @@ struct Reached {
     outcome: Result<(), (Exit, String)>,
 }
 
-pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure> {
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &BreakArgs) -> Result<(Domain, LeaseId, Reason, Vec<Resource>), Failure> {
     let domain = names::domain(&args.domain)?;
     let lease = names::lease(&args.lease)?;
     let reason = names::reason(&args.reason)?;
-    let receivers: Vec<_> = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<_, _>>()?;
+    let receivers = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<_, _>>()?;
+    Ok((domain, lease, reason, receivers))
+}
+
+pub(crate) async fn run(args: BreakArgs, output: Output) -> Result<Exit, Failure> {
+    let (domain, lease, reason, receivers) = understand(&args)?;
     let coordinator = args.url.connect()?;
     let asking = asking(&args.url.url);
     refuse_another_domain(&coordinator, &args, &domain, lease).await?;

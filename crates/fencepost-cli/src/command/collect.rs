@@ -30,10 +30,15 @@ pub(crate) struct CollectArgs {
     url: UrlArgs,
 }
 
-pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failure> {
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &CollectArgs) -> Result<(Resource, Option<Token>), Failure> {
     let resource = Resource::parse(&args.resource)?;
     let horizon = args.horizon.as_deref().map(str::parse::<Token>).transpose();
-    let horizon = horizon.map_err(|invalid| invalid.named("horizon"))?;
+    Ok((resource, horizon.map_err(|invalid| invalid.named("horizon"))?))
+}
+
+pub(crate) async fn run(args: CollectArgs, output: Output) -> Result<Exit, Failure> {
+    let (resource, horizon) = understand(&args)?;
     let done = match &resource {
         Resource::Sqlite(database) => {
             let _collecting = database.doing("collecting the fences of");

@@ -62,62 +62,96 @@ pub(crate) struct GuardArgs {
 }
 
 pub(crate) async fn run(args: GuardArgs, url_was_typed: bool, output: Output) -> Result<Exit, Failure> {
-    match Resource::parse(&args.resource)? {
-        Resource::Sqlite(database) => guard_table(&database, args, url_was_typed, output).await,
-        Resource::File(file) => guard_file(&file, args, url_was_typed, output).await,
+    let (asked, seed) = understand(&args)?;
+    match asked {
+        Asked::Table(table) => guard_table(table, seed, &args, url_was_typed, output).await,
+        Asked::File(file, domain) => guard_file(&file, &domain, seed, &args, url_was_typed, output).await,
     }
 }
 
+/// What is to be guarded.
+pub(crate) enum Asked {
+    Table(Table),
+    File(FileResource, Domain),
+}
+
+/// A table, and how it is to be guarded.
+pub(crate) struct Table {
+    database: SqliteResource,
+    name: String,
+    expression: DomainExpression,
+    mode: Mode,
+}
+
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &GuardArgs) -> Result<(Asked, Option<ReceiverSeed>), Failure> {
+    let asked = match Resource::parse(&args.resource)? {
+        Resource::Sqlite(database) => {
+            let Some(name) = args.table.clone() else {
+                return Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", database.typed))
+                    .then(format!("fencepost guard {} TABLE --domain EXPR", database.typed)));
+            };
+            let expression = DomainExpression::new(&args.domain)?;
+            let mode = if args.observe { Mode::Observe } else { Mode::Enforce };
+            Asked::Table(Table { database, name, expression, mode })
+        }
+        Resource::File(file) => {
+            let again = format!("fencepost guard {} --domain NAME", file.typed);
+            if args.table.is_some() {
+                return Err(
+                    Failure::new(Exit::Usage, format!("{} is a file and has no tables", file.typed)).then(again)
+                );
+            }
+            if args.observe {
+                let what = "--observe: nothing can stand between a file and the programs that write it";
+                return Err(Failure::new(Exit::Usage, what)
+                    .then(format!("{again}; fencepost audit {} tells afterwards", file.typed)));
+            }
+            let domain = Domain::new(&args.domain)?;
+            Asked::File(file, domain)
+        }
+    };
+    Ok((asked, by_hand(args)?))
+}
+
 async fn guard_table(
-    resource: &SqliteResource,
-    args: GuardArgs,
+    table: Table,
+    by_hand: Option<ReceiverSeed>,
+    args: &GuardArgs,
     url_was_typed: bool,
     output: Output,
 ) -> Result<Exit, Failure> {
-    let Some(table) = &args.table else {
-        return Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", resource.typed))
-            .then(format!("fencepost guard {} TABLE --domain EXPR", resource.typed)));
-    };
-    let expression = DomainExpression::new(&args.domain)?;
-    let mode = if args.observe { Mode::Observe } else { Mode::Enforce };
-    let by_hand = by_hand(&args)?;
-    let _guarding = progress::doing(format!("guarding {table} in {}", resource.typed));
+    let Table { database: resource, name, expression, mode } = table;
+    let _guarding = progress::doing(format!("guarding {name} in {}", resource.typed));
     let mut connection = resource.connect()?;
     let seed = match by_hand {
         Some(seed) => Some(seed),
-        None if !url_was_typed && is_receiver(&connection) => where_it_answers(&args).await?,
-        None => Some(from_coordinator(&args).await?),
+        None if !url_was_typed && is_receiver(&connection) => where_it_answers(args).await?,
+        None => Some(from_coordinator(args).await?),
     };
-    let guarded = guard(&mut connection, table, &expression, mode, seed.as_ref());
+    let guarded = guard(&mut connection, &name, &expression, mode, seed.as_ref());
     let guarded = guarded.map_err(|error| resource.failed(error))?;
-    tell(&guarded, resource, &expression, output)?;
+    tell(&guarded, &resource, &expression, output)?;
     Ok(Exit::Done)
 }
 
 async fn guard_file(
     resource: &FileResource,
-    args: GuardArgs,
+    domain: &Domain,
+    by_hand: Option<ReceiverSeed>,
+    args: &GuardArgs,
     url_was_typed: bool,
     output: Output,
 ) -> Result<Exit, Failure> {
     let typed = &resource.typed;
-    let again = format!("fencepost guard {typed} --domain NAME");
-    if args.table.is_some() {
-        return Err(Failure::new(Exit::Usage, format!("{typed} is a file and has no tables")).then(again));
-    }
-    if args.observe {
-        let what = "--observe: nothing can stand between a file and the programs that write it";
-        return Err(Failure::new(Exit::Usage, what).then(format!("{again}; fencepost audit {typed} tells afterwards")));
-    }
-    let domain = Domain::new(&args.domain)?;
-    let seed = match by_hand(&args)? {
+    let seed = match by_hand {
         Some(seed) => Some(seed),
         // A receiver keeps what it knows.
-        None if !url_was_typed && !is_first_guard(resource)? => where_it_answers(&args).await?,
-        None => Some(from_coordinator(&args).await?),
+        None if !url_was_typed && !is_first_guard(resource)? => where_it_answers(args).await?,
+        None => Some(from_coordinator(args).await?),
     };
     let _guarding = resource.doing("guarding");
-    let guarded = resource.receiver.guard(&domain, seed.as_ref()).map_err(|error| resource.failed(error))?;
+    let guarded = resource.receiver.guard(domain, seed.as_ref()).map_err(|error| resource.failed(error))?;
     if output.json {
         output.json(&json!({
             "domain": guarded.domain,
@@ -143,7 +177,7 @@ fn is_first_guard(resource: &FileResource) -> Result<bool, Failure> {
     }
 }
 
-pub(crate) fn by_hand(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
+fn by_hand(args: &GuardArgs) -> Result<Option<ReceiverSeed>, Failure> {
     let (Some(issuer), Some(epoch)) = (&args.issuer, args.epoch) else { return Ok(None) };
     let seed = ReceiverSeed::new(Issuer::new(issuer)?, Epoch::new(epoch)?);
     Ok(Some(match &args.floor {

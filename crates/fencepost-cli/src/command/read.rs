@@ -4,7 +4,7 @@ use std::{
 };
 
 use clap::Args;
-use fencepost_core::fence::Verdict;
+use fencepost_core::{Grant, fence::Verdict};
 use fencepost_receiver::WriteError;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::{
     exit::Exit,
     failure::{AGAIN, Failure, REPORT},
     output::Output,
-    resource::Resource,
+    resource::{FileResource, Resource},
     verdict,
 };
 
@@ -37,16 +37,22 @@ pub(crate) struct ReadArgs {
     grant: Option<String>,
 }
 
-pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = Resource::parse(&args.resource)?;
-    let file = match &resource {
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: ReadArgs) -> Result<(FileResource, Option<Grant>), Failure> {
+    let file = match Resource::parse(&args.resource)? {
         Resource::File(file) => file,
         Resource::Sqlite(database) => {
             return Err(Failure::new(Exit::Usage, format!("{} is read by SQL, not by a pipe", database.typed))
                 .then(format!("fencepost advance {}; then read with any client", database.typed)));
         }
     };
-    let Some(grant) = verdict::grant(args.grant)? else {
+    Ok((file, verdict::grant(args.grant)?))
+}
+
+pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
+    let (file, grant) = understand(args)?;
+    let resource = Resource::File(file.clone());
+    let Some(grant) = grant else {
         return verdict::missing(&resource, output);
     };
     let _reading = file.doing("reading");

@@ -67,26 +67,32 @@ pub(crate) struct RecoverArgs {
     url: UrlArgs,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &RecoverArgs) -> Result<(Resource, Option<Domain>, Option<Issuer>), Failure> {
+    let issuer = args.issuer.as_deref().map(Issuer::new).transpose()?;
+    let resource = Resource::parse(&args.resource)?;
+    let domain = match (&resource, &args.domain) {
+        (Resource::Sqlite(database), Some(_)) => {
+            let what = format!("--domain: {} has a fence for each domain", database.typed);
+            return Err(Failure::new(Exit::Usage, what).then(format!("fencepost recover {}", database.typed)));
+        }
+        (Resource::File(_), Some(domain)) => Some(Domain::new(domain)?),
+        (Resource::Sqlite(_) | Resource::File(_), None) => None,
+    };
+    Ok((resource, domain, issuer))
+}
+
 /// `url_was_named` where the coordinator is not the one by default.
 pub(crate) async fn run(args: RecoverArgs, url_was_named: bool, output: Output) -> Result<Exit, Failure> {
-    let named = args.issuer.as_deref().map(Issuer::new).transpose()?;
-    let coordinator = Asked { url: &args.url, is_named: url_was_named || named.is_some(), issuer: named };
-    match Resource::parse(&args.resource)? {
-        Resource::Sqlite(database) => recover_database(&database, &args, coordinator, output).await,
-        Resource::File(file) => recover_file(&file, &args, coordinator, output).await,
+    let (resource, domain, issuer) = understand(&args)?;
+    let coordinator = Asked { url: &args.url, is_named: url_was_named || issuer.is_some(), issuer };
+    match resource {
+        Resource::Sqlite(database) => recover_database(&database, coordinator, output).await,
+        Resource::File(file) => recover_file(&file, domain, coordinator, output).await,
     }
 }
 
-async fn recover_database(
-    resource: &SqliteResource,
-    args: &RecoverArgs,
-    coordinator: Asked<'_>,
-    output: Output,
-) -> Result<Exit, Failure> {
-    if args.domain.is_some() {
-        let what = format!("--domain: {} has a fence for each domain", resource.typed);
-        return Err(Failure::new(Exit::Usage, what).then(format!("fencepost recover {}", resource.typed)));
-    }
+async fn recover_database(resource: &SqliteResource, coordinator: Asked<'_>, output: Output) -> Result<Exit, Failure> {
     let _recovering = resource.doing("recovering");
     let mut connection = resource.connect()?;
     let failed = |error| resource.failed(error);
@@ -140,7 +146,7 @@ fn greatest_fence(connection: &Connection) -> Result<Option<Token>, fencepost_ru
 
 async fn recover_file(
     resource: &FileResource,
-    args: &RecoverArgs,
+    typed_domain: Option<Domain>,
     coordinator: Asked<'_>,
     output: Output,
 ) -> Result<Exit, Failure> {
@@ -152,7 +158,6 @@ async fn recover_file(
         error => resource.failed(error),
     };
     let _recovering = resource.doing("recovering");
-    let typed_domain = args.domain.as_deref().map(Domain::new).transpose()?;
     let (was, kept_domain, known) = match resource.receiver.status() {
         Ok(status) => {
             let known = Known { epoch: status.known_epoch, fence: status.fence };

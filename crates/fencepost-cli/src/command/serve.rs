@@ -71,10 +71,14 @@ enum LogForm {
     Text,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &ServeArgs) -> Result<(Option<Epoch>, Option<Issuer>), Failure> {
+    Ok((args.epoch.map(Epoch::new).transpose()?, args.issuer.as_deref().map(Issuer::new).transpose()?))
+}
+
 pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure> {
     start_logging(args.log)?;
-    let epoch = args.epoch.map(Epoch::new).transpose()?;
-    let issuer = args.issuer.as_deref().map(Issuer::new).transpose()?;
+    let (epoch, issuer) = understand(&args)?;
     // A port that is taken is found before a store is made.
     let listener = TcpListener::bind(&args.listen).await.map_err(|error| cannot_listen(&args.listen, &error))?;
     let opening = opening(&args.data);

@@ -1,6 +1,9 @@
 use clap::Args;
 use fencepost_coordinator::Coordinator;
-use fencepost_core::lease::{Filter, LeaseView, Page};
+use fencepost_core::{
+    Domain,
+    lease::{Filter, LeaseView, Page},
+};
 use fencepost_wire::{LeaseList, QueueItem, QueueList};
 
 use crate::{
@@ -30,8 +33,13 @@ pub(crate) struct ShowArgs {
     url: UrlArgs,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &ShowArgs) -> Result<Domain, Failure> {
+    Ok(names::domain(&args.domain)?)
+}
+
 pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure> {
-    let domain = names::domain(&args.domain)?;
+    let domain = understand(&args)?;
     let coordinator = args.url.connect()?;
     let _asking = asking(&args.url.url);
     let page = coordinator.list(Filter::Domain(domain.clone()), None, 1).await;

@@ -32,13 +32,20 @@ pub(crate) struct StatusArgs {
     observations: bool,
 }
 
-pub(crate) fn run(args: StatusArgs, output: Output) -> Result<Exit, Failure> {
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &StatusArgs) -> Result<Resource, Failure> {
     match Resource::parse(&args.resource)? {
-        Resource::Sqlite(database) => of_database(&database, &args, output),
         Resource::File(file) if args.fences || args.observations => {
             let what = format!("{} is a file: it has one fence, and nothing can be observed", file.typed);
             Err(Failure::new(Exit::Usage, what).then(format!("fencepost status {}", file.typed)))
         }
+        resource @ (Resource::Sqlite(_) | Resource::File(_)) => Ok(resource),
+    }
+}
+
+pub(crate) fn run(args: StatusArgs, output: Output) -> Result<Exit, Failure> {
+    match understand(&args)? {
+        Resource::Sqlite(database) => of_database(&database, &args, output),
         Resource::File(file) => of_file(&file, output),
     }
 }

@@ -3,7 +3,12 @@ use std::ffi::OsString;
 use clap::Args;
 use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, output::Output, resource::Resource};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::Output,
+    resource::{FileResource, Resource, SqliteResource},
+};
 
 /// Remove the guard of a table or a file
 #[derive(Args, Debug)]
@@ -17,9 +22,31 @@ pub(crate) struct UnguardArgs {
     table: Option<String>,
 }
 
-pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
+/// What loses its guard.
+pub(crate) enum Guarded {
+    Table(SqliteResource, String),
+    File(FileResource),
+}
+
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: UnguardArgs) -> Result<Guarded, Failure> {
     match (Resource::parse(&args.resource)?, args.table) {
-        (Resource::Sqlite(database), Some(table)) => {
+        (Resource::Sqlite(database), Some(table)) => Ok(Guarded::Table(database, table)),
+        (Resource::File(file), None) => Ok(Guarded::File(file)),
+        (Resource::Sqlite(database), None) => {
+            Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", database.typed))
+                .then(format!("fencepost unguard {} TABLE", database.typed)))
+        }
+        (Resource::File(file), Some(_)) => {
+            Err(Failure::new(Exit::Usage, format!("{} is a file and has no tables", file.typed))
+                .then(format!("fencepost unguard {}", file.typed)))
+        }
+    }
+}
+
+pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
+    match understand(args)? {
+        Guarded::Table(database, table) => {
             let _doing = database.doing("taking the guards out of");
             let mut connection = database.connect()?;
             fencepost_rusqlite::unguard(&mut connection, &table).map_err(|error| database.failed(error))?;
@@ -30,7 +57,7 @@ pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
             }
             Ok(Exit::Done)
         }
-        (Resource::File(file), None) => {
+        Guarded::File(file) => {
             let _doing = file.doing("taking the guard off");
             file.receiver.unguard().map_err(|error| file.failed(error))?;
             if output.json {
@@ -39,14 +66,6 @@ pub(crate) fn run(args: UnguardArgs, output: Output) -> Result<Exit, Failure> {
                 output.line(&format!("{} has no guard any more: every fenced write is refused", file.typed))?;
             }
             Ok(Exit::Done)
-        }
-        (Resource::Sqlite(database), None) => {
-            Err(Failure::new(Exit::Usage, format!("{} has tables: which one?", database.typed))
-                .then(format!("fencepost unguard {} TABLE", database.typed)))
-        }
-        (Resource::File(file), Some(_)) => {
-            Err(Failure::new(Exit::Usage, format!("{} is a file and has no tables", file.typed))
-                .then(format!("fencepost unguard {}", file.typed)))
         }
     }
 }

@@ -42,8 +42,13 @@ pub(crate) struct WatchArgs {
     url: UrlArgs,
 }
 
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: &WatchArgs) -> Result<String, Failure> {
+    Ok(args.prefix.as_deref().map(names::prefix).transpose()?.unwrap_or_default())
+}
+
 pub(crate) async fn run(args: WatchArgs, output: Output) -> Result<Exit, Failure> {
-    let prefix = args.prefix.as_deref().map(names::prefix).transpose()?.unwrap_or_default();
+    let prefix = understand(&args)?;
     let coordinator = args.url.connect()?;
     let mut last_seen: Option<String> = None;
     let mut left = args.count.unwrap_or(u64::MAX);

@@ -4,7 +4,7 @@ use std::{
 };
 
 use clap::Args;
-use fencepost_core::{OperationId, Token, fence::Verdict};
+use fencepost_core::{Grant, OperationId, Token, fence::Verdict};
 use fencepost_receiver::{
     WriteError,
     file::{Content, FileReceiver, Staged},
@@ -54,9 +54,12 @@ pub(crate) struct WriteArgs {
     grant: Option<String>,
 }
 
-pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
-    let resource = Resource::parse(&args.resource)?;
-    let file = match &resource {
+/// What is written to, which operation, when that was named, and under which grant.
+type Asked = (FileResource, Option<OperationId>, Option<Token>, Option<Grant>);
+
+/// What was typed, as far as it is understood before anything is opened or asked.
+pub(crate) fn understand(args: WriteArgs) -> Result<Asked, Failure> {
+    let file = match Resource::parse(&args.resource)? {
         Resource::File(file) => file,
         Resource::Sqlite(database) => {
             return Err(Failure::new(Exit::Usage, format!("{} is written by SQL, not by a pipe", database.typed))
@@ -65,15 +68,22 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
     };
     let operation = args.operation.as_deref().map(OperationId::new).transpose()?;
     let born = args.born.as_deref().map(str::parse::<Token>).transpose().map_err(|invalid| invalid.named("born"))?;
-    let Some(grant) = verdict::grant(args.grant)? else {
+    Ok((file, operation, born, verdict::grant(args.grant)?))
+}
+
+pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
+    let allow_empty = args.allow_empty;
+    let (file, operation, born, grant) = understand(args)?;
+    let resource = Resource::File(file.clone());
+    let Some(grant) = grant else {
         return verdict::missing(&resource, output);
     };
-    let receiver = file.receiver.clone().allowing_empty(args.allow_empty);
-    let staged = staged(file, &receiver)?;
+    let receiver = file.receiver.clone().allowing_empty(allow_empty);
+    let staged = staged(&file, &receiver)?;
     let _writing = file.doing("writing");
     let operation = operation.map(|id| staged.operation(id));
     let operation = operation.map(|operation| born.map_or(operation.clone(), |born| operation.born(born)));
-    let verdict = receiver.write_staged(&grant, operation.as_ref(), staged).map_err(|error| failed(file, error))?;
+    let verdict = receiver.write_staged(&grant, operation.as_ref(), staged).map_err(|error| failed(&file, error))?;
     let (word, content) = match &verdict {
         Verdict::Applied(content) => ("applied", content),
         Verdict::Replayed(content) => ("replayed, it had happened before", content),

@@ -115,7 +115,7 @@ fn holder(lock: &Path) -> Option<u32> {
 }
 
 /// The same, among the locks of a machine. Two files with one number on two disks are told as one, which only people read.
-fn holder_among(locks: &str, inode: u64) -> Option<u32> {
+pub(crate) fn holder_among(locks: &str, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let [_, "FLOCK", _, _, pid, file, ..] = fields.as_slice() else { return None };

@@ -39,9 +39,14 @@ impl BootClock {
     /// When the kernel does not tell, as where `/proc` is not mounted.
     pub fn new() -> Result<Self> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
-        Ok(Self { boot: digits.parse().map_err(Error::other)? })
+        Ok(Self { boot: boot_in(&text)? })
     }
+}
+
+/// The boot, as the kernel writes it.
+pub(super) fn boot_in(text: &str) -> Result<BootId> {
+    let digits: String = text.trim().chars().filter(|c| *c != '-').collect();
+    digits.parse().map_err(Error::other)
 }
 
 impl Clock for BootClock {

@@ -1,6 +1,7 @@
 use fencepost_core::{
     Domain, Epoch, Issuer, RecoveryId, Token,
     fence::{Closure, Condition, Fingerprint, SignatureRule, Standing},
+    sabotage,
 };
 
 /// The receiver's row and its counter, column by column as [`statement::RECEIVER`](super::statement::RECEIVER) reads it.
@@ -122,7 +123,10 @@ pub fn standing(
         condition => condition,
     };
     u64::try_from(row.fences).ok()?;
-    let token = |column: Option<i64>| column.map(Token::from_column).transpose().ok();
+    let token = |column: Option<i64>| match column.map(Token::from_column).transpose() {
+        Err(_) if sabotage::active("damage_taken_for_absence") => Some(None),
+        read => read.ok(),
+    };
     let recorded = match &records.fingerprint {
         Some(bytes) => Some(Fingerprint::from_digest(bytes.as_slice().try_into().ok()?)),
         None => None,

@@ -15,12 +15,22 @@
 mod clock;
 mod memory;
 
-use std::path::Path;
+use std::{io, path::Path};
+
+use fencepost_core::BootId;
 
 use super::{Embedded, Identity, InitOptions, OpenError, Options};
 
 pub use clock::{ManualClock, ManualWallClock};
 pub use memory::{Fault, MemoryStore};
+
+/// The boot that a text says, as [`BootClock`](super::BootClock) reads what the kernel has written.
+///
+/// # Errors
+/// When it names none.
+pub fn boot_in(text: &str) -> io::Result<BootId> {
+    super::clock::boot_in(text)
+}
 
 /// [Initialises](super::Embedded::init) a directory and names each step when it is done, for tests that end the process
 /// in between.
