@@ -25,8 +25,8 @@ fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The digits of an id at once. Ids are in every message, and a formatter takes a long way for each byte.
-fn write_hex<const N: usize>(bytes: &[u8; N], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The digits of an id or a digest at once. Ids are in every message, and a formatter takes a long way for each byte.
+pub(crate) fn write_hex<const N: usize>(bytes: &[u8; N], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
     let pairs = bytes.map(|byte| [digit(byte >> 4), digit(byte & 15)]);
     f.write_str(str::from_utf8(pairs.as_flattened()).expect("digits are text"))

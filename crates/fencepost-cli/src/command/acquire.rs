@@ -45,8 +45,8 @@ Session, secret and request id stay in a file of mode 600 (FENCEPOST_SESSION_FIL
 XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. Where the answer was lost (exit 82), the same \
 command asks for it again under the same request id.
 
-A coordinator that takes the call and answers nothing is given up 5 seconds after --wait: with 82 where it may have \
-granted, with 69 where it has not. Exits 75 when another has the domain; see `fencepost help exit-codes`.")]
+A coordinator that takes the call and answers nothing is given up 5 seconds after --wait, or after its last answer \
+where that came later: with 82 where it may have granted, with 69 where it has not. Exits 75 when another has the domain; see `fencepost help exit-codes`.")]
 pub(crate) struct AcquireArgs {
     /// The domain, e.g. invoices/2026-11
     domain: OsString,

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Domain, Invalid, OperationId, Rule, Token, limits};
+use crate::{Domain, Invalid, OperationId, Rule, Token, id::write_hex, limits};
 
 /// One intended effect, named so that retries and new owners can tell it from a second one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,16 @@ impl Fingerprint {
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        let [a, b, c, d, ..] = self.0;
+        write_hex(&[a, b, c, d], f)?;
         f.write_str("…")
+    }
+}
+
+/// All 64 lower-case hex digits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
     }
 }
 

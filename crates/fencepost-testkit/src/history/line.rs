@@ -125,9 +125,7 @@ impl Line {
 
     /// Takes the id and the fingerprint of the operation that a write names, as its receiver gets them.
     pub fn name_operation(&mut self, operation: &Operation) {
-        let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-        let digits = operation.fingerprint.as_bytes().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-        (self.operation, self.fingerprint) = (Some(operation.id.to_string()), Some(digits.collect()));
+        (self.operation, self.fingerprint) = (Some(operation.id.to_string()), Some(operation.fingerprint.to_string()));
     }
 }
 
