@@ -236,8 +236,12 @@ impl First {
 impl Warden {
     async fn watch(&mut self) -> io::Result<()> {
         let mut again = AGAIN;
-        while self.reap().await? {
+        loop {
+            // The clock first: who had ended by then was not stopped, whenever this process gets to look.
             let now = BootClock.now();
+            if !self.reap().await? {
+                break;
+            }
             let step = if self.link.is_none() { Step::Kill } else { self.plan.step(now) };
             let pause = match step {
                 Step::Wait(until) => until.since(now).min(GLANCE),
@@ -259,7 +263,11 @@ impl Warden {
             };
             tokio::select! {
                 _ = self.ended.recv() => {}
-                order = hear(self.link.as_mut()) => self.follow(order),
+                order = hear(self.link.as_mut()) => {
+                    // What has ended before an order to stop was not stopped by it.
+                    self.reap().await?;
+                    self.follow(order);
+                }
                 news = news(self.first.as_mut()) => self.pass_on(news).await,
                 () = sleep(pause) => {}
             }

@@ -177,7 +177,8 @@ fn a_command_that_cannot_be_run_is_told_as_no_start() {
 }
 
 /// Nobody stopped it, and nobody says so.
-/// Mutant: an end after that of the lease is told as a stop.
+/// Mutants: an end after that of the lease is told as a stop; the warden looks at the clock after it has looked at its
+/// children (now and then).
 #[test]
 fn a_command_that_ends_by_itself_after_the_lease_is_told_as_that() {
     let server = Server::start();
@@ -192,6 +193,8 @@ fn a_command_that_ends_by_itself_after_the_lease_is_told_as_that() {
     fs::write(shell.path("go"), "").unwrap();
     until("the command has ended", || running.members().is_empty());
     send("CONT", warden);
+    // Else `run` may find its warden too late, and nobody could know.
+    until("the warden has told", || !running.all().contains(&warden));
     send("CONT", running.pid());
     running.ends_with(80);
     let told = running.told();
