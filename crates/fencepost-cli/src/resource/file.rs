@@ -109,7 +109,7 @@ impl FileResource {
 
 /// Which other process has locked it.
 fn holder(lock: &Path) -> Option<u32> {
-    let inode = fs::metadata(lock).ok()?.ino();
+    let inode = fs::symlink_metadata(lock).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     holder_among(&locks, inode).filter(|pid| *pid != process::id())
 }
@@ -134,6 +134,12 @@ fn troubled(trouble: &Trouble) -> Failure {
         Trouble::NotAFile { path, .. } => failure.then(format!("ls -ld {}; then name a plain file", word(path))),
         Trouble::Link { target, .. } => {
             failure.then(format!("the same command with {}", shell::word(&format!("file:{}", target.display()))))
+        }
+        Trouble::NotOurs { path, .. } => {
+            failure.then(format!("ls -ld {}; then move it away and run the same command again", word(path)))
+        }
+        Trouble::Kept { guarded, .. } => {
+            failure.then(format!("fencepost status {}", shell::word(&format!("file:{}", guarded.display()))))
         }
         Trouble::Name { .. } => failure.then("give the file another name"),
         Trouble::Denied { path, .. } => failure.then(format!("ls -ld {}", word(path))).ending_in(Exit::Denied),

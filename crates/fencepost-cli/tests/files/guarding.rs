@@ -69,6 +69,43 @@ fn what_cannot_be_guarded_is_refused_with_what_to_do() {
     }
 }
 
+/// Under each name beside the file: a link, and a file of somebody else's. Mutant: `NotOurs` told as any other trouble.
+#[test]
+fn what_is_not_the_guards_own_beside_a_file_is_named_with_what_to_do_and_left_alone() {
+    let server = Server::start();
+    let shell = server.shell();
+    let lies = |name: &str| shell.path(name).symlink_metadata().is_ok();
+    for name in [".f.fence", ".f.fence-spare", ".f.lock", ".f.staged"] {
+        for target in ["victim", "nowhere"] {
+            fs::write(shell.path("victim"), "victim\n").unwrap();
+            symlink(target, shell.path(name)).unwrap();
+            let refused = shell.run(&["guard", "file:f", "--domain", "f"]).exits(73);
+            assert!(refused.stderr.contains(&format!("{name} is a symbolic link")), "{}", refused.stderr);
+            assert!(refused.next("ls -ld ").contains("move it away"), "{}", refused.stderr);
+            fs::remove_file(shell.path(name)).unwrap();
+        }
+        fs::write(shell.path(name), "mine\n").unwrap();
+        let refused = shell.run(&["guard", "file:f", "--domain", "f"]).exits(73);
+        assert!(refused.stderr.contains(&format!("{name} is a file that no guard has made")), "{}", refused.stderr);
+        assert_eq!(fs::read_to_string(shell.path(name)).unwrap(), "mine\n");
+        assert!(name == ".f.lock" || !lies(".f.lock"), "a refusal leaves nothing behind");
+        fs::remove_file(shell.path(name)).unwrap();
+    }
+    assert_eq!(fs::read_to_string(shell.path("victim")).unwrap(), "victim\n");
+
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let holder = grant(&shell, "f");
+    symlink("victim", shell.path(".f.fence-spare")).unwrap();
+    let refused = shell.run(&["advance", "file:f", "--grant", &holder]).exits(73);
+    assert!(refused.next("ls -ld ").contains("move it away"), "{}", refused.stderr);
+    fs::remove_file(shell.path(".f.fence-spare")).unwrap();
+    shell.run(&["advance", "file:f", "--grant", &holder]).exits(0);
+    assert_eq!(fs::read_to_string(shell.path("victim")).unwrap(), "victim\n");
+    let refused = shell.run(&["guard", "file:.f.fence", "--domain", "x"]).exits(73);
+    assert!(refused.stderr.contains("belongs to the guard of "), "{}", refused.stderr);
+    assert!(refused.next("fencepost status").ends_with("f"), "{}", refused.stderr);
+}
+
 #[test]
 fn a_file_without_its_guard_takes_nothing_until_it_is_guarded_again() {
     let server = Server::start();

@@ -130,6 +130,11 @@ fn what_the_rights_do_not_allow_ends_in_77_and_says_where_to_look() {
     let denied = Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap()).exits(77);
     assert!(denied.next("ls -ld ").contains("closed"), "{}", denied.stderr);
     assert!(!folder.join("f").exists());
+    let denied = Ran::of(powerless(&shell, &["advance", "file:closed/f", "--grant", &holder]).output().unwrap());
+    assert!(
+        denied.exits(77).stderr.contains("is not permitted"),
+        "there is no spare sidecar yet, and none can be made"
+    );
     fs::write(shell.path("history"), "").unwrap();
     fs::set_permissions(shell.path("history"), fs::Permissions::from_mode(0o000)).unwrap();
     let denied = Ran::of(powerless(&shell, &["check", "history"]).output().unwrap()).exits(77);

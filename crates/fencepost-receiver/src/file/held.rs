@@ -1,8 +1,8 @@
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, ErrorKind, Write},
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
+    io::{self, Read as _},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -18,10 +18,10 @@ use rustix::{
 };
 
 use super::{
-    Trouble,
+    Trouble, beside,
     place::{Identity, Place},
     sidecar::{LAYOUT, Replaced, SETTLED, STATE_AT, Sidecar, Unreadable},
-    staged::{Staged, content_of, remove},
+    staged::{Staged, content_in, remove},
     step,
 };
 
@@ -29,6 +29,8 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 const SIDECAR_MODE: u32 = 0o644;
+/// What a lock file says once the file is guarded.
+pub(crate) const MARK: &[u8] = b"Fencepost guards the file beside this one. Never remove or replace this file.\n";
 /// How often a sidecar has to be found damaged by who looks without the lock.
 const GLANCES: u32 = 3;
 
@@ -39,6 +41,9 @@ pub(crate) struct Lock {
     /// Whether the file was ever guarded, as the lock file says: a sidecar that is missing then was removed.
     pub(crate) marked: bool,
 }
+
+/// What reading a sidecar comes to; `None` where there is none.
+pub(crate) type Read = Option<Result<Sidecar, Closure>>;
 
 /// The sidecar of an open receiver, under its lock.
 pub(crate) struct Held {
@@ -68,17 +73,15 @@ impl From<Unsaved> for Trouble {
 /// Takes the lock; `None` where there is no lock file.
 ///
 /// # Errors
-/// When somebody else has it for all of `wait`.
+/// When somebody else has it for all of `wait`, or the file is not ours.
 pub(crate) fn lock(place: &Place, wait: Duration) -> Result<Option<Lock>, Trouble> {
     let path = place.lock();
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Trouble::io("opening", &path)(error)),
-        };
+        let Some(file) = beside::read(&path)? else { return Ok(None) };
+        // Before the wait: another program may hold a lock on a file of its own.
+        refuse_other_lock(place, &file)?;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
@@ -92,7 +95,7 @@ pub(crate) fn lock(place: &Place, wait: Duration) -> Result<Option<Lock>, Troubl
         let metadata = file.metadata().map_err(Trouble::io("looking at", &path))?;
         let identity = Identity::of(&metadata);
         // A lock on a file that was removed meanwhile keeps nobody out.
-        if fs::metadata(&path).is_ok_and(|found| Identity::of(&found) == identity) {
+        if beside::metadata(&path)?.is_some_and(|found| Identity::of(&found) == identity) {
             return Ok(Some(Lock { _file: file, identity, marked: metadata.len() > 0 }));
         }
         if start.elapsed() >= wait {
@@ -104,17 +107,38 @@ pub(crate) fn lock(place: &Place, wait: Duration) -> Result<Option<Lock>, Troubl
 /// Makes the lock file where there is none, and takes the lock.
 pub(crate) fn make_lock(place: &Place, wait: Duration) -> Result<Lock, Trouble> {
     let path = place.lock();
+    let start = Instant::now();
+    let mut made = false;
     loop {
         if let Some(lock) = lock(place, wait)? {
             return Ok(lock);
         }
-        place.folder_metadata()?;
-        let made = OpenOptions::new().write(true).create_new(true).mode(SIDECAR_MODE).open(&path);
-        match made {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Trouble::io("making", &path)(error)),
+        // Somebody takes it away as often as it is made.
+        if made && start.elapsed() >= wait {
+            return Err(Trouble::Busy { path, waited: wait });
         }
+        made = true;
+        make_lock_file(place)?;
+    }
+}
+
+fn make_lock_file(place: &Place) -> Result<(), Trouble> {
+    place.folder_metadata()?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(SIDECAR_MODE);
+    beside::open(&mut options, "making", &place.lock()).map(|_| ())
+}
+
+/// A lock file is known by its words, or by its number where the sidecar has it.
+fn refuse_other_lock(place: &Place, file: &File) -> Result<(), Trouble> {
+    let path = place.lock();
+    if beside::is_lock(file, &path)? {
+        return Ok(());
+    }
+    let identity = Identity::of(&file.metadata().map_err(Trouble::io("looking at", &path))?);
+    match glance(place)? {
+        Some(Ok(sidecar)) if sidecar.identity() == identity => Ok(()),
+        Some(_) | None => Err(beside::not_ours(&path)),
     }
 }
 
@@ -124,40 +148,48 @@ pub(crate) fn mark(place: &Place, lock: &Lock) -> Result<(), Trouble> {
         return Ok(());
     }
     let path = place.lock();
-    let said = "Fencepost guards the file beside this one. Never remove or replace this file.\n";
-    OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(said.as_bytes()).and_then(|()| file.sync_all()))
-        .map_err(Trouble::io("writing", &path))
+    let failed = || Trouble::io("writing", &path);
+    let file = beside::open(OpenOptions::new().write(true), "writing", &path)?.ok_or_else(|| gone(&path))?;
+    if Identity::of(&file.metadata().map_err(failed())?) != lock.identity {
+        return Err(gone(&path));
+    }
+    file.write_all_at(MARK, 0).and_then(|()| file.sync_all()).map_err(failed())
+}
+
+fn gone(lock: &Path) -> Trouble {
+    Trouble::io("keeping the lock of", lock)(io::Error::other("the lock file was removed or replaced meanwhile"))
 }
 
 /// The sidecar without its lock, for looking only.
 ///
 /// A writer who comes in between gives the file that is being read to the next one as its spare, who writes over it. What
 /// is read then is damaged, while the sidecar is not, so it is read again; it has to happen every time to be believed.
-pub(crate) fn glance(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
+pub(crate) fn glance(place: &Place) -> Result<Read, Trouble> {
+    look_again(|| read_sidecar(place))
+}
+
+fn look_again(mut look: impl FnMut() -> Result<Read, Trouble>) -> Result<Read, Trouble> {
     for _ in 1..GLANCES {
-        match read_sidecar(place)? {
+        match look()? {
             Some(Err(_)) => {}
             read => return Ok(read),
         }
     }
-    read_sidecar(place)
+    look()
 }
 
 /// The sidecar as it is. Without the lock it may be torn: see [`glance`].
-pub(crate) fn read_sidecar(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
+pub(crate) fn read_sidecar(place: &Place) -> Result<Read, Trouble> {
     read_at(place.sidecar())
 }
 
-fn read_at(path: PathBuf) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Trouble::io("reading", &path)(error)),
-    };
+/// A file that cannot be ours is no sidecar: there is none then.
+fn read_at(path: PathBuf) -> Result<Read, Trouble> {
+    let Some(mut file) = beside::read(&path)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(Trouble::io("reading", &path))?;
     match Sidecar::decode(&bytes) {
+        Err(Unreadable::Damaged) if !beside::is_sidecar(&file, &path)? => Ok(None),
         Ok(sidecar) => Ok(Some(Ok(sidecar))),
         Err(Unreadable::Damaged) => Ok(Some(Err(Closure::MetadataMissing))),
         Err(Unreadable::Newer(found)) => Err(Trouble::NewerLayout { path, found, known: LAYOUT }),
@@ -165,7 +197,7 @@ fn read_at(path: PathBuf) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
 }
 
 /// For a deliberate defect: reads the sidecar outside of the lock, and leaves others the time to replace it.
-fn read_too_early(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Trouble> {
+fn read_too_early(place: &Place) -> Result<Read, Trouble> {
     let found = read_sidecar(place)?;
     thread::sleep(FIRST_PAUSE);
     Ok(found)
@@ -175,10 +207,15 @@ fn read_too_early(place: &Place) -> Result<Option<Result<Sidecar, Closure>>, Tro
 pub(crate) fn enter(place: &Place, wait: Duration, seen: u64) -> Result<Entrance, Trouble> {
     place.metadata()?;
     let early = if sabotage::active("check_outside_transaction") { read_too_early(place)? } else { None };
-    let Some(lock) = lock(place, wait)? else {
-        let sidecar = fs::symlink_metadata(place.sidecar()).is_ok();
-        return Ok(Entrance::Closed(if sidecar { Closure::OtherIncarnation } else { Closure::NotGuarded }));
-    };
+    let mut found = lock(place, wait)?;
+    if found.is_none() {
+        if glance(place)?.is_none() {
+            return Ok(Entrance::Closed(Closure::NotGuarded));
+        }
+        // A first guard makes the lock file before the sidecar, and may have made both since the first look.
+        found = lock(place, wait)?;
+    }
+    let Some(lock) = found else { return Ok(Entrance::Closed(Closure::OtherIncarnation)) };
     step::passed("locked");
     let (mut found, mut seen) = match early {
         Some(early) => (Some(early), seen),
@@ -228,9 +265,7 @@ impl Held {
     fn publish(&mut self, place: &Place) -> Result<(), Unsaved> {
         self.sidecar.counter += 1;
         let text = self.sidecar.encode();
-        let spare = place.spare_sidecar();
         let published = write_spare(place, &text)
-            .map_err(Trouble::io("writing", &spare))
             .and_then(|()| self.still_ours(place))
             .and_then(|()| exchange(place).map_err(Trouble::io("writing", &place.sidecar())));
         published.map_err(Unsaved::Nothing)?;
@@ -241,10 +276,9 @@ impl Held {
     /// Somebody who removes the lock file lets two writers in at once; the one who notices stops.
     fn still_ours(&self, place: &Place) -> Result<(), Trouble> {
         let path = place.lock();
-        let gone = || io::Error::other("the lock file was removed or replaced meanwhile");
-        match fs::metadata(&path) {
+        match fs::symlink_metadata(&path) {
             Ok(found) if Identity::of(&found) == self.lock.identity => Ok(()),
-            Ok(_) | Err(_) => Err(Trouble::io("keeping the lock of", &path)(gone())),
+            Ok(_) | Err(_) => Err(gone(&path)),
         }
     }
 
@@ -255,8 +289,10 @@ impl Held {
 
     /// Notes that the announced rename is durable. It need not be: whoever opens the sidecar next would find out again.
     pub(crate) fn mark_settled(&mut self, place: &Place) {
-        let turned = OpenOptions::new().write(true).open(place.sidecar());
-        let _ = turned.and_then(|file| file.write_all_at(SETTLED, STATE_AT));
+        let turned = beside::open(OpenOptions::new().write(true), "writing", &place.sidecar());
+        if let Ok(Some(file)) = turned {
+            let _ = file.write_all_at(SETTLED, STATE_AT);
+        }
         self.sidecar.take_in_pending();
         step::passed("settled");
     }
@@ -269,18 +305,18 @@ impl Held {
     pub(crate) fn settle(&mut self, place: &Place) -> Result<(), Trouble> {
         let Some(pending) = &self.sidecar.pending else { return Ok(()) };
         let announced = pending.stored;
-        if let Some(staged) = content_of(&place.staged())? {
-            if staged.content == announced.content {
+        let path = place.staged();
+        if let Some(staged) = beside::read(&path)? {
+            if content_in(&staged, &path)?.content == announced.content {
                 // The writer may have died before it synced its content.
-                let path = place.staged();
-                File::open(&path).and_then(|file| file.sync_all()).map_err(Trouble::io("syncing", &path))?;
+                staged.sync_all().map_err(Trouble::io("syncing", &path))?;
                 self.replace(place)?;
                 step::passed("finished");
                 place.sync_folder()?;
                 self.mark_settled(place);
                 return Ok(());
             }
-            remove(&place.staged())?;
+            remove(&path)?;
             return self.drop_pending(place);
         }
         let replaces = pending.replaces;
@@ -302,29 +338,47 @@ impl Held {
 
 /// The former sidecar is written over where it lies: nothing is allocated and nothing freed, which spares a commit of the
 /// file system's journal and a discard.
-fn write_spare(place: &Place, text: &[u8]) -> io::Result<()> {
-    let path = place.spare_sidecar();
-    let rights = fs::metadata(place.sidecar()).ok();
+fn write_spare(place: &Place, text: &[u8]) -> Result<(), Trouble> {
+    let rights = beside::metadata(&place.sidecar())?;
     let mode = rights.as_ref().map_or(SIDECAR_MODE, |rights| rights.mode() & 0o777);
-    let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(mode).open(&path);
-    let file = match open() {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            // It belongs to another owner, who may write into this folder like us.
-            fs::remove_file(&path)?;
-            open()?
-        }
-        opened => opened?,
+    let file = open_spare(place, mode)?;
+    fill_spare(&file, text, rights.as_ref(), mode).map_err(Trouble::io("writing", &place.spare_sidecar()))
+}
+
+/// The spare sidecar, to be written over; made where there is none.
+fn open_spare(place: &Place, mode: u32) -> Result<File, Trouble> {
+    let path = place.spare_sidecar();
+    let no_folder = || Trouble::NoFolder { folder: place.folder.clone() };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(mode);
+    let (spare, writable) = match beside::open(options.clone().create(true).truncate(false), "writing", &path) {
+        Ok(spare) => (spare.ok_or_else(no_folder)?, true),
+        // It belongs to another owner, who may write into this folder like us; or there is none, and we may not make one.
+        Err(denied @ Trouble::Denied { .. }) => (beside::read(&path)?.ok_or(denied)?, false),
+        Err(trouble) => return Err(trouble),
     };
+    if !beside::is_sidecar(&spare, &path)? {
+        return Err(beside::not_ours(&path));
+    }
+    // A second name may be that of a copy, which is not to change.
+    if writable && spare.metadata().map_err(Trouble::io("looking at", &path))?.nlink() == 1 {
+        return Ok(spare);
+    }
+    fs::remove_file(&path).map_err(Trouble::io("replacing", &path))?;
+    beside::open(options.create_new(true), "writing", &path)?.ok_or_else(no_folder)
+}
+
+fn fill_spare(file: &File, text: &[u8], rights: Option<&Metadata>, mode: u32) -> io::Result<()> {
     let own = file.metadata()?;
     file.write_all_at(text, 0)?;
     if own.len() != text.len() as u64 {
         file.set_len(text.len() as u64)?;
     }
-    if let Some(rights) = &rights {
+    if let Some(rights) = rights {
         // Who may read it is decided once, whatever the mask of this process. Where the owner cannot be kept, the folder
         // decides who may write it anyway.
         if (own.uid(), own.gid()) != (rights.uid(), rights.gid()) {
-            let _ = std::os::unix::fs::fchown(&file, Some(rights.uid()), Some(rights.gid()));
+            let _ = std::os::unix::fs::fchown(file, Some(rights.uid()), Some(rights.gid()));
         }
         if own.mode() & 0o777 != mode {
             file.set_permissions(fs::Permissions::from_mode(mode))?;
@@ -345,3 +399,7 @@ fn exchange(place: &Place) -> io::Result<()> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+#[path = "held_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use fencepost_core::{
 };
 
 use super::{
-    Content, FileReceiver, Trouble,
+    Content, FileReceiver, Trouble, beside,
     held::{Entrance, Held, Unsaved, glance, lock, make_lock, mark, read_sidecar},
     place::{Identity, Place},
     sidecar::Sidecar,
@@ -199,8 +199,17 @@ impl FileReceiver {
         domain: &Domain,
         seed: Option<&ReceiverSeed>,
     ) -> Result<(bool, Held), MaintenanceError> {
+        let others = beside::refuse_others(place);
+        if lock_metadata(place)?.is_none() {
+            // Nobody is at work here, and a refusal leaves no lock file behind.
+            others?;
+        }
         let lock = make_lock(place, self.wait)?;
-        let (created, sidecar) = match (read_sidecar(place)?, seed) {
+        let found = read_sidecar(place)?;
+        if found.is_none() && !lock.marked {
+            beside::refuse_others(place)?;
+        }
+        let (created, sidecar) = match (found, seed) {
             (Some(Ok(mut sidecar)), _) => {
                 // Guarded by somebody else meanwhile, or unguarded before: then what it knows holds on.
                 sidecar.closed = sidecar.closed.filter(|why| *why != Closure::NotGuarded);
@@ -218,7 +227,7 @@ impl FileReceiver {
                 let mut sidecar = Sidecar::new(issuer, domain, epoch, fresh_recovery_id(), lock.identity);
                 sidecar.counter = first_counter();
                 sidecar.stored = content_of(&place.file)?;
-                if place.spare_sidecar().exists() {
+                if beside::metadata(&place.spare_sidecar())?.is_some() {
                     // Sidecar and lock file are gone, but there were some, and records in them.
                     forget_born_before(&mut sidecar, seed);
                 }
@@ -249,8 +258,10 @@ impl FileReceiver {
     pub fn status(&self) -> Result<Status, MaintenanceError> {
         let place = self.place()?;
         place.metadata()?;
+        // In this order: where a first guard is under way, there is a lock file before there is a sidecar.
+        let sidecar = glance(&place)?;
         let incarnation = self.incarnation()?;
-        let sidecar = match glance(&place)? {
+        let sidecar = match sidecar {
             Some(sidecar) => sidecar.map_err(MaintenanceError::Closed)?,
             None => return Err(MaintenanceError::Closed(self.without_sidecar(&place)?)),
         };
@@ -275,7 +286,12 @@ impl FileReceiver {
     }
 
     pub(crate) fn without_sidecar(&self, place: &Place) -> Result<Closure, Trouble> {
-        let marked = lock_metadata(place)?.is_some_and(|metadata| metadata.len() > 0);
+        let path = place.lock();
+        let Some(lock) = beside::read(&path)? else { return Ok(Closure::NotGuarded) };
+        if !beside::is_lock(&lock, &path)? {
+            return Err(beside::not_ours(&path));
+        }
+        let marked = lock.metadata().map_err(Trouble::io("looking at", &path))?.len() > 0;
         Ok(if marked { Closure::MetadataMissing } else { Closure::NotGuarded })
     }
 
@@ -348,7 +364,13 @@ impl FileReceiver {
         }
         let lock = if noted.place.is_some() { lock(&place, self.wait)? } else { Some(make_lock(&place, self.wait)?) };
         let lock = lock.ok_or(MaintenanceError::Overtaken)?;
-        let found = read_sidecar(&place)?.and_then(Result::ok);
+        let found = match read_sidecar(&place)? {
+            // It would become the spare sidecar, over which the next one is written.
+            None if beside::metadata(&place.sidecar())?.is_some() => {
+                return Err(beside::not_ours(&place.sidecar()).into());
+            }
+            found => found.and_then(Result::ok),
+        };
         let here = noted.place.map(|_| lock.identity);
         if incarnation_of(found.as_ref(), here) != *noted {
             return Err(MaintenanceError::Overtaken);
@@ -398,11 +420,7 @@ impl FileReceiver {
 }
 
 fn lock_metadata(place: &Place) -> Result<Option<std::fs::Metadata>, Trouble> {
-    match std::fs::metadata(place.lock()) {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Trouble::io("looking at", &place.lock())(error)),
-    }
+    beside::metadata(&place.lock())
 }
 
 fn incarnation_of(sidecar: Option<&Sidecar>, place: Option<Identity>) -> Incarnation {

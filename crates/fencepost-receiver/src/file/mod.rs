@@ -3,6 +3,7 @@
 //! Beside `NAME` lie `.NAME.fence`, the **sidecar** with everything that the receiver knows, `.NAME.fence-spare`, over which
 //! the next sidecar is written, and `.NAME.lock`, which serialises the writers and is the receiver's place: it is never
 //! replaced, so its device and inode tell the original from a copy. A file belongs to one domain of one issuer.
+//! What is no plain file under these names, or was there before the guard, is refused and left alone.
 //!
 //! It is not a guard: any program that may write the file can still do so without a token. [`FileReceiver::audit`] tells
 //! afterwards. It is for one machine: the lock is one of the kernel's, and network file systems are no place for it.
@@ -40,6 +41,7 @@
 
 mod attributes;
 mod audit;
+mod beside;
 mod held;
 mod maintenance;
 mod place;

@@ -1,12 +1,12 @@
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File, Metadata},
+    fs::{self, File, FileType, Metadata},
     io::ErrorKind,
-    os::unix::fs::MetadataExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use super::Trouble;
+use super::{Trouble, beside};
 
 /// The longest name that common file systems take.
 const NAME_BYTES: usize = 255;
@@ -81,6 +81,22 @@ impl Place {
         self.beside(&format!("staged-{random:016x}"))
     }
 
+    /// The place of another file in the folder.
+    pub(crate) fn named(&self, path: &Path) -> Self {
+        let name = path.file_name().unwrap_or_default();
+        Self { file: self.folder.join(name), folder: self.folder.clone(), name: name.to_owned() }
+    }
+
+    /// The file that this one lies beside, going by the name alone.
+    fn kept_for(&self) -> Option<Self> {
+        let name = self.name.as_bytes().strip_prefix(b".")?;
+        let dot = name.iter().rposition(|byte| *byte == b'.')?;
+        let (name, suffix) = (&name[..dot], &name[dot + 1..]);
+        let is_ours = [&b"fence"[..], b"fence-spare", b"lock", b"staged"].contains(&suffix);
+        let is_beside = !name.is_empty() && (is_ours || suffix.starts_with(b"staged-"));
+        is_beside.then(|| self.named(Path::new(OsStr::from_bytes(name))))
+    }
+
     /// Whether a name in the folder is that of content that somebody was staging without a nameless file.
     pub(crate) fn is_staged_under_way(&self, name: &OsStr) -> bool {
         let prefix = self.beside("staged-");
@@ -91,8 +107,14 @@ impl Place {
     /// The file as it is now; `None` where nobody has written it.
     ///
     /// # Errors
-    /// When the folder is missing or there is anything but a plain file.
+    /// When the folder is missing, there is anything but a plain file, or the file lies beside a guarded one and belongs
+    /// to its guard.
     pub(crate) fn metadata(&self) -> Result<Option<Metadata>, Trouble> {
+        if let Some(guarded) = self.kept_for()
+            && beside::is_guarded(&guarded)?
+        {
+            return Err(Trouble::Kept { path: self.file.clone(), guarded: guarded.file });
+        }
         let metadata = match fs::symlink_metadata(&self.file) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -110,8 +132,7 @@ impl Place {
             return Err(Trouble::Link { path: self.file.clone(), target: target.unwrap_or_default() });
         }
         if !kind.is_file() {
-            let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };
-            return Err(Trouble::NotAFile { path: self.file.clone(), found });
+            return Err(Trouble::NotAFile { path: self.file.clone(), found: other_than_a_file(kind) });
         }
         Ok(Some(metadata))
     }
@@ -129,4 +150,9 @@ impl Place {
     pub(crate) fn sync_folder(&self) -> Result<(), Trouble> {
         File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(Trouble::io("syncing", &self.folder))
     }
+}
+
+/// What to call something that is neither a plain file nor a link.
+pub(crate) fn other_than_a_file(kind: FileType) -> &'static str {
+    if kind.is_dir() { "a folder" } else { "a device, pipe or socket" }
 }

@@ -19,6 +19,9 @@ use super::{Trouble, place::Identity};
 pub(crate) const LAYOUT: u32 = 1;
 /// Where the word of `state` begins.
 pub(crate) const STATE_AT: u64 = "{\n  \"state\": \"".len() as u64;
+/// What every sidecar begins with, of any layout.
+pub(crate) const HEADS: [&[u8]; 2] =
+    [b"{\n  \"state\": \"pending\",\n  \"layout\": ", b"{\n  \"state\": \"settled\",\n  \"layout\": "];
 /// What the length of a sidecar is a multiple of.
 const BLOCK: usize = 4096;
 /// The word that the first member turns to.
@@ -181,6 +184,7 @@ impl Sidecar {
         self.checksum = self.computed_checksum();
         let mut text = serde_json::to_vec_pretty(self).expect("a sidecar has only text, numbers and lists");
         // Whole blocks, so that the next sidecar of about this size fits over this one.
+        debug_assert!(HEADS.iter().any(|head| text.starts_with(head)), "a sidecar is known by its first bytes");
         text.resize((text.len() + 1).next_multiple_of(BLOCK) - 1, b' ');
         text.push(b'\n');
         text

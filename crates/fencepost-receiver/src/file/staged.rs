@@ -15,7 +15,7 @@ use fencepost_core::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use super::{Content, Trouble, attributes, place::Place, sidecar::Stored, step};
+use super::{Content, Trouble, attributes, beside, place::Place, sidecar::Stored, step};
 
 const CHUNK: usize = 128 * 1024;
 /// Content up to this size is synced together with its announcement, under the lock; more would keep others waiting and
@@ -108,7 +108,10 @@ impl Staged {
             attributes::take_over(place, &self.file, target)?;
         }
         let staged = place.staged();
-        remove(&staged)?;
+        // What is left of a writer that died before its announcement.
+        if beside::metadata(&staged)?.is_some() {
+            remove(&staged)?;
+        }
         let named = match self.name.take() {
             Some(name) => fs::rename(name, &staged),
             None => {
@@ -149,22 +152,22 @@ fn create(place: &Place, mode: u32) -> Result<(File, Option<PathBuf>), Trouble> 
     let mut random = [0; 8];
     getrandom::fill(&mut random).expect("the operating system gives random bytes");
     let name = place.staged_under_way(u64::from_le_bytes(random));
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&name)
-        .map_err(Trouble::io("writing beside", &place.file))?;
+    let file = beside::open(OpenOptions::new().write(true).create_new(true).mode(mode), "making", &name)?
+        .ok_or_else(|| Trouble::NoFolder { folder: place.folder.clone() })?;
     Ok((file, Some(name)))
 }
 
-/// The length and digest of what a file holds.
+/// The length and digest of what the file holds.
 pub(crate) fn content_of(path: &Path) -> Result<Option<Stored>, Trouble> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Trouble::io("reading", path)(error)),
-    };
+    match File::open(path) {
+        Ok(file) => content_in(&file, path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Trouble::io("reading", path)(error)),
+    }
+}
+
+/// The same of a file that is open.
+pub(crate) fn content_in(mut file: &File, path: &Path) -> Result<Stored, Trouble> {
     let mut hasher = Sha256::new();
     let mut chunk = vec![0; CHUNK];
     let mut bytes = 0;
@@ -181,5 +184,5 @@ pub(crate) fn content_of(path: &Path) -> Result<Option<Stored>, Trouble> {
     }
     let digest = Fingerprint::from_digest(hasher.finalize().into());
     let inode = file.metadata().map_err(Trouble::io("looking at", path))?.ino();
-    Ok(Some(Stored { content: Content { bytes, digest }, inode }))
+    Ok(Stored { content: Content { bytes, digest }, inode })
 }

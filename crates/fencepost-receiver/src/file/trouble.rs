@@ -32,6 +32,22 @@ pub enum Trouble {
         /// Where it points.
         target: PathBuf,
     },
+    /// A file beside the guarded one is not what a guard has put there. It is left alone.
+    #[error("{} is {found}, where the guard keeps a file of its own: move it away", .path.display())]
+    NotOurs {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
+    /// The file lies beside a guarded one, and its guard writes it.
+    #[error("{} belongs to the guard of {}: give the file another name", .path.display(), .guarded.display())]
+    Kept {
+        /// The path.
+        path: PathBuf,
+        /// The guarded file.
+        guarded: PathBuf,
+    },
     /// The path names no file, or its name leaves no room for the names of the files beside it.
     #[error("{} cannot be guarded: {rule}", .path.display())]
     Name {
@@ -112,6 +128,8 @@ impl Trouble {
             Self::NoFolder { .. }
             | Self::NotAFile { .. }
             | Self::Link { .. }
+            | Self::NotOurs { .. }
+            | Self::Kept { .. }
             | Self::Name { .. }
             | Self::Denied { .. }
             | Self::ReadOnly { .. }

@@ -13,7 +13,7 @@ use std::{
 use fencepost_core::fence::{Operation, Verdict};
 use fencepost_receiver::file::{ABORT_AFTER, FileReceiver};
 
-use crate::support::{grant, operation};
+use crate::support::{domain, grant, operation, seed};
 
 const ROLE: &str = "FENCEPOST_TEST_ROLE";
 const FILE: &str = "FENCEPOST_TEST_FILE";
@@ -48,6 +48,14 @@ fn child() {
             ["try", token, bytes] => match receiver.write(&grant(token), None, bytes.as_bytes()) {
                 Ok(verdict) => say(&code(&verdict)),
                 Err(error) => say(&format!("{error} may_have_happened={}", error.may_have_happened())),
+            },
+            ["guard"] => {
+                receiver.guard(&domain("f"), Some(&seed())).unwrap();
+                say("guarded");
+            }
+            ["try_advance", token] => match receiver.advance_blocking(&grant(token)) {
+                Ok(verdict) => say(&code(&verdict)),
+                Err(error) => say(&error.to_string()),
             },
             ["advance", token] => say(&code(&receiver.advance_blocking(&grant(token)).unwrap())),
             ["operations", token, name, times] => {

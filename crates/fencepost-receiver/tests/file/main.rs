@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod audit;
+mod beside;
 mod children;
 mod crash;
 mod history;

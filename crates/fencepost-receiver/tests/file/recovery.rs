@@ -1,6 +1,6 @@
 //! Lost, damaged, copied and restored files beside the file: closed, until a recovery has learnt what is live.
 
-use std::{fs, io::Write};
+use std::fs;
 
 use fencepost_core::fence::{Closure, RejectedBy, Rejection, Verdict};
 use fencepost_receiver::{
@@ -173,27 +173,6 @@ fn what_a_collection_forgot_stays_shut_out() {
     let collected = file.receiver.collect(token("0.9"), &[live("f", "0.3")], None).unwrap();
     assert_eq!(collected.refused, [live("f", "0.3")]);
     assert_eq!(file.write("0.9", b"z"), Verdict::Applied(content(b"z")));
-}
-
-/// A reader without the lock can be overtaken by two writers, the second of whom writes over what is being read. The pipe
-/// stands for the file that is written over meanwhile. Mutant: damage believed at the first look.
-#[test]
-fn a_sidecar_that_is_written_over_while_it_is_looked_at_is_looked_at_again() {
-    let file = Guarded::new();
-    let _ = file.write("0.9", b"nine");
-    let noted = file.receiver.incarnation().unwrap();
-    let (sidecar, kept) = (file.beside("fence"), file.folder.path().join("kept"));
-    fs::rename(&sidecar, &kept).unwrap();
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    rustix::fs::mknodat(rustix::fs::CWD, &sidecar, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    std::thread::scope(|threads| {
-        threads.spawn(|| {
-            let mut torn = fs::OpenOptions::new().write(true).open(&sidecar).unwrap();
-            torn.write_all(b"{\n  \"state\": \"settled\"").unwrap();
-            fs::rename(&kept, &sidecar).unwrap();
-        });
-        assert_eq!(file.receiver.incarnation().unwrap(), noted);
-    });
 }
 
 /// What has taken effect is still there when only the sidecar is lost, so a retry of it must not be taken for new.
