@@ -196,12 +196,18 @@ fn of_a_crowd_at_a_restart_the_living_ask_again_and_get_it_and_the_dead_take_no_
     assert_eq!(queue(&shell), (GONE + LATE + ALIVE + RUNS_ALIVE) as u64, "their places are kept");
     leaving_late.into_iter().enumerate().for_each(|(number, stream)| leaves(number, stream));
     shell.run(&["release"]).exits(0);
-    for (number, stream) in alive.zip(staying) {
-        let granted = answer(stream);
-        let body = json!({"lease": granted["lease"], "request_id": format!("{number:032x}")});
-        let released = answer(sent(&url, "/v1/leases/release", granted["secret"].as_str().unwrap(), &body));
-        assert_eq!(released["ended"], "released", "{granted}");
-    }
+    // They may have come to stand in the queue in another order than they were sent.
+    thread::scope(|scope| {
+        for (number, stream) in alive.zip(staying) {
+            let url = &url;
+            scope.spawn(move || {
+                let granted = answer(stream);
+                let body = json!({"lease": granted["lease"], "request_id": format!("{number:032x}")});
+                let released = answer(sent(url, "/v1/leases/release", granted["secret"].as_str().unwrap(), &body));
+                assert_eq!(released["ended"], "released", "{granted}");
+            });
+        }
+    });
     for running in &mut living {
         until("it has had its turn", || running.has_ended());
         running.ends_with(0);
