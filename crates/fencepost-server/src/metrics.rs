@@ -71,6 +71,10 @@ const COMMIT_SECONDS: [f64; 14] =
     [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
 const WAIT_SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 600.0];
 
+/// Why renewals fail where nobody has made a mistake; what else there is appears with its first.
+const RENEWAL_FAILURES: [&str; 6] =
+    ["session_ended", "expired", "revoked", "recovered", "storage_unavailable", "call_timeout"];
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -95,10 +99,11 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// Counts, logs and tells watchers of a write that a receiver in this process refused. One in another process
-    /// reports it by `POST /v1/reports/rejected`.
+    /// Counts a write that a receiver in this process refused, and tells watchers of it. The receiver has logged it
+    /// already. One in another process reports it by `POST /v1/reports/rejected`, which is logged here too.
     ///
-    /// `lease` and `operation` are what the refused grant and write named.
+    /// Receivers know no coordinator, so whoever gets the verdict calls this. `lease` and `operation` are what the
+    /// refused grant and write named.
     pub fn rejected(
         &self,
         domain: &Domain,
@@ -106,11 +111,10 @@ impl Metrics {
         lease: Option<LeaseId>,
         operation: Option<&OperationId>,
     ) {
-        self.reported(RejectedData::new(domain.clone(), rejection, lease, operation.cloned()), rejection.code());
+        self.count_rejection(RejectedData::new(domain.clone(), rejection, lease, operation.cloned()), rejection.code());
     }
 
     pub(crate) fn reported(&self, data: RejectedData, reason: &'static str) {
-        self.0.rejections.get_or_create(&ReasonLabel { reason }).inc();
         tracing::warn!(
             target: "fencepost::rejected",
             domain = %data.domain,
@@ -121,6 +125,11 @@ impl Metrics {
             operation = data.operation.as_ref().map(tracing::field::display),
             "a write was rejected: the check was at work; look for pauses"
         );
+        self.count_rejection(data, reason);
+    }
+
+    fn count_rejection(&self, data: RejectedData, reason: &'static str) {
+        self.0.rejections.get_or_create(&ReasonLabel { reason }).inc();
         // Nobody may be watching, which is no error.
         let _ = self.0.rejected.send(Arc::new(data));
     }
@@ -307,7 +316,11 @@ impl Inner {
             drop(self.acquires.get_or_create(&AcquireLabels { contract: contract.as_str(), outcome: "granted" }));
             drop(self.waits.get_or_create(&ContractLabel { contract: contract.as_str() }));
         }
-        drop(self.renewal_failures.get_or_create(&ReasonLabel { reason: "session_ended" }));
-        drop(self.rejections.get_or_create(&ReasonLabel { reason: "stale" }));
+        for reason in RENEWAL_FAILURES {
+            drop(self.renewal_failures.get_or_create(&ReasonLabel { reason }));
+        }
+        for reason in Rejection::CODES {
+            drop(self.rejections.get_or_create(&ReasonLabel { reason }));
+        }
     }
 }

@@ -5,6 +5,7 @@
 mod common;
 
 mod commands_page;
+mod digits;
 mod explaining;
 mod history;
 mod looking_up;

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc};
 
 use fencepost_coordinator::{
-    AcquireRequest, Coordinator,
+    AcquireRequest, CallError, Coordinator,
     embedded::{
         Embedded, InitOptions, OpenError, Options,
         testing::{ManualClock, ManualWallClock, MemoryStore},
@@ -153,6 +153,53 @@ async fn restarts_give_a_dead_holder_one_grace_and_no_second_one() {
     assert_eq!((counts.sessions, counts.leases), (0, 0));
 }
 
+/// What had ended stays ended, whatever a start gives to those that still live. Mutant: no `expire` in a step and in a
+/// tick (core's lease/machine.rs).
+#[tokio::test]
+async fn a_renewal_after_the_end_fails_with_and_without_a_restart_in_between() {
+    for (taken, restarted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (store, clock) = (MemoryStore::new(), clock());
+        let mut coordinator = store.open(on(&clock)).unwrap();
+        let a = session(&coordinator, "a", 2_000).await;
+        let (held, _) = acquire(&coordinator, &a, "d").await;
+        let mut greatest = token(&held);
+        clock.advance(2_500);
+        if taken {
+            let b = session(&coordinator, "b", 2_000).await;
+            let (between, request) = acquire(&coordinator, &b, "d").await;
+            greatest = token(&between);
+            coordinator.release(&b.secret, between.acquired.lease, request).await.unwrap();
+        } else if restarted {
+            // An end that was told is durable. One that nobody has seen yet is the next story's.
+            assert!(holder(&coordinator, "d").await.is_none());
+        }
+        if restarted {
+            drop(coordinator);
+            coordinator = store.open(on(&clock)).unwrap();
+        }
+        let late = coordinator.heartbeat(&a, Claim::Held(vec![held.acquired.lease])).await;
+        assert!(matches!(late, Err(CallError::Refused(_))), "taken {taken}, restarted {restarted}: {late:?}");
+        let again = session(&coordinator, "a", 2_000).await;
+        assert!(token(&acquire(&coordinator, &again, "d").await.0) > greatest);
+    }
+}
+
+/// The grace of a start covers the gap: the lease has not ended, so its token stays.
+#[tokio::test]
+async fn a_renewal_within_the_grace_of_a_restart_keeps_lease_and_token() {
+    let (store, clock) = (MemoryStore::new(), clock());
+    let coordinator = store.open(on(&clock)).unwrap();
+    let a = session(&coordinator, "a", 2_000).await;
+    let (held, _) = acquire(&coordinator, &a, "d").await;
+    drop(coordinator);
+    clock.advance(2_500);
+    let coordinator = store.open(on(&clock)).unwrap();
+    let beat = coordinator.heartbeat(&a, Claim::Held(vec![held.acquired.lease])).await.unwrap().answer;
+    assert_eq!(beat.leases.unwrap()[0].remaining_ms, 2_000);
+    assert_eq!(holder(&coordinator, "d").await.unwrap().token, Some(token(&held)));
+    assert!(coordinator.check(domain("d"), token(&held)).await.unwrap());
+}
+
 /// Mutant: without the record of a session's first heartbeat after a start (its mark stays), the healthy holder loses
 /// its lease at the second restart.
 #[tokio::test]
@@ -211,17 +258,38 @@ async fn the_wall_clock_pushes_the_sequence_forward_at_a_start_and_never_back() 
     assert!(far >= 100 * 366 * DAY_MS);
 }
 
+/// Mutant: the writer's clock made from the wall clock (embedded/open.rs).
 #[tokio::test]
 async fn steps_of_the_wall_clock_neither_end_nor_prolong_a_lease() {
     let (store, clock, wall) = (MemoryStore::new(), clock(), Arc::new(ManualWallClock::new(DAY_MS)));
     let coordinator = store.open(Options { wall_clock: Some(Arc::clone(&wall) as _), ..on(&clock) }).unwrap();
-    let key = session(&coordinator, "a", 30_000).await;
-    acquire(&coordinator, &key, "d").await;
-    clock.advance(10_000);
-    for step in [DAY_MS + 3_600_000, DAY_MS - 3_600_000, 0] {
-        wall.set(step);
-        assert_eq!(holder(&coordinator, "d").await.unwrap().remaining_ms, 20_000);
+    let silent = session(&coordinator, "silent", 30_000).await;
+    acquire(&coordinator, &silent, "silent").await;
+    let mut renewing = Vec::new();
+    for number in 0..20 {
+        let key = session(&coordinator, &format!("renewing {number}"), 30_000).await;
+        let (held, _) = acquire(&coordinator, &key, &format!("d/{number}")).await;
+        renewing.push((key, held.acquired.lease));
     }
+    let renew = async || {
+        for (key, lease) in &renewing {
+            let beat = coordinator.heartbeat(key, Claim::Held(vec![*lease])).await.unwrap().answer;
+            assert_eq!(beat.leases.unwrap()[0].remaining_ms, 30_000);
+        }
+    };
+    let hour = 3_600_000;
+    for (step, remaining) in [(DAY_MS + hour, 20_000), (DAY_MS - 2 * hour, 10_000), (0, 1)] {
+        clock.advance(holder(&coordinator, "silent").await.unwrap().remaining_ms - remaining);
+        wall.set(step);
+        assert_eq!(holder(&coordinator, "silent").await.unwrap().remaining_ms, remaining, "{step}");
+        renew().await;
+    }
+    wall.set(DAY_MS + 3 * 24 * hour);
+    assert!(holder(&coordinator, "silent").await.is_some(), "a millisecond is left");
+    clock.advance(1);
+    assert!(holder(&coordinator, "silent").await.is_none(), "its moment has come");
+    renew().await;
+    assert_eq!(coordinator.counts().await.unwrap().leases, 20);
 }
 
 #[test]

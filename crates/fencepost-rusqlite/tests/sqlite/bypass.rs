@@ -151,8 +151,8 @@ fn the_holder_changes_the_rows_of_its_domain_in_every_way() {
     }
 }
 
-fn shell(database: &Database, sql: &str) -> Output {
-    let setup = "PRAGMA foreign_keys = ON;";
+fn shell(database: &Database, recursive: bool, sql: &str) -> Output {
+    let setup = format!("PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = {recursive};");
     let mut command = Command::new("sqlite3");
     command.arg(&database.path).arg(format!("{setup} {sql}"));
     command.output().expect("Debian's package sqlite3 is installed for this test")
@@ -160,16 +160,18 @@ fn shell(database: &Database, sql: &str) -> Output {
 
 #[test]
 fn the_shell_changes_nothing_either() {
-    let database = documents();
-    for sql in AGAINST_B {
-        let before = database.dump();
-        let output = shell(&database, sql);
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && message.contains("fencepost: "), "{sql}: {message}");
-        assert_eq!(database.dump(), before, "{sql}");
+    for recursive in [false, true] {
+        let database = documents();
+        for sql in AGAINST_B {
+            let before = database.dump();
+            let output = shell(&database, recursive, sql);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && message.contains("fencepost: "), "{sql}: {message}");
+            assert_eq!(database.dump(), before, "{sql}");
+        }
+        let read = shell(&database, recursive, "PRAGMA recursive_triggers; SELECT count(*) FROM doc");
+        assert_eq!(String::from_utf8_lossy(&read.stdout), format!("{}\n3\n", u8::from(recursive)));
     }
-    let read = shell(&database, "SELECT count(*) FROM doc");
-    assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), "3");
 }
 
 #[test]

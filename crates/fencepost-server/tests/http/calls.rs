@@ -1,5 +1,8 @@
 //! Every call and what it answers.
 
+use fencepost_coordinator::embedded::testing::MemoryStore;
+use fencepost_core::{Epoch, Token};
+use fencepost_server::Options;
 use serde_json::{Value, json};
 
 use crate::support::{TestServer, opening, request_id};
@@ -57,7 +60,7 @@ async fn only_safety_hands_out_a_token() {
     acquire["contract"] = json!("admission");
     let admission = server.call("POST", "/v1/leases", acquire).await.json();
     assert!(admission["token"].is_null() && admission["epoch"].is_null() && admission["sequence"].is_null());
-    assert!(admission["correlation"].as_str().unwrap().parse::<fencepost_core::Token>().is_err());
+    assert!(admission["correlation"].as_str().unwrap().parse::<Token>().is_err());
 
     let mut acquire = opening("e", 2);
     acquire["contract"] = json!("advisory");
@@ -181,12 +184,42 @@ async fn a_check_is_a_hint_about_the_current_token() {
     }
 }
 
+/// Mutant: a token written as a JSON number (core/token.rs), which `serde_json` here reads whole, but no string.
 #[tokio::test]
 async fn digits_survive_to_the_end_of_the_token_space() {
-    let server = TestServer::start().await;
-    for token in [(1_u64 << 53) + 1, (1 << 63) - 10, i64::MAX as u64] {
-        let body = json!({"domain": "d", "token": token.to_string()});
-        assert_eq!(server.call("POST", "/v1/leases/check", body).await.json(), json!({"current": false}));
+    for epoch in [Epoch::new(1 << 10).unwrap(), Epoch::MAX] {
+        let server = TestServer::over(MemoryStore::at_epoch(epoch), Options::default()).await;
+        let granted = server.call("POST", "/v1/leases", opening("d", 1)).await;
+        let (json, digits) = (granted.json(), granted.text("token"));
+        let token: Token = digits.parse().unwrap();
+        assert!(token.as_u64() > 1 << 53, "where a double says only some numbers");
+        assert_eq!((json["epoch"].as_u64(), token.epoch()), (Some(epoch.get().into()), epoch));
+
+        let (session, secret) = (granted.text("session"), granted.text("secret"));
+        let mut client = server.client().await;
+        let path = format!("/v1/sessions/{session}");
+        let read = client.call("GET", &path, Some(&secret), json!(null)).await.json();
+        assert_eq!(read["leases"][0]["token"], json!(digits), "{read}");
+        let again = server.call("POST", "/v1/leases", opening("d", 1)).await;
+        assert_eq!(again.text("token"), digits);
+        let list = server.get("/v1/leases?domain=d").await.json();
+        assert_eq!(list["items"][0]["token"], json!(digits), "{list}");
+        let snapshot = server.get("/v1/leases/snapshot").await;
+        let lines: Vec<Value> = snapshot.utf8().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[1]["token"], json!(digits), "{lines:?}");
+        assert!(lines[0]["next_token"].as_str().unwrap().parse::<Token>().unwrap() > token);
+
+        let is_current = async |token: u64| {
+            let body = json!({"domain": "d", "token": token.to_string()});
+            server.call("POST", "/v1/leases/check", body).await.json()["current"].as_bool().unwrap()
+        };
+        assert!(is_current(token.as_u64()).await);
+        for other in [token.as_u64() - 1, token.as_u64() + 1, (1 << 63) - 10, i64::MAX as u64] {
+            assert!(!is_current(other).await, "{other} is not {token}");
+        }
+        let body = json!({"lease": granted.text("lease"), "reason": "stuck"});
+        let fence_to = server.call("POST", "/v1/leases/break", body).await.text("fence_to");
+        assert!(fence_to.parse::<Token>().unwrap() > token, "{fence_to}");
     }
 }
 

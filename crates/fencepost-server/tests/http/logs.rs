@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fencepost_core::{
-    Domain, LeaseId, OperationId, Token,
-    fence::{RejectedBy, Rejection},
-};
+use fencepost_core::{Domain, LeaseId, Token, fence::Rejection};
 use serde_json::{Value, json};
 use tracing::{Level, instrument::WithSubscriber as _};
 use tracing_subscriber::fmt::MakeWriter;
@@ -98,13 +95,17 @@ async fn scenario(lines: Lines) {
     let written = fence_to.parse::<Token>().unwrap().to_string();
     assert_eq!(lost[1]["least_accepted"], written, "tokens as people read them");
 
-    let (seven, eight) = ("0.7".parse().unwrap(), "0.8".parse().unwrap());
-    let rejection = Rejection::Stale { presented: seven, least_accepted: eight, by: RejectedBy::Fence };
-    let operation = OperationId::new("invoice-1").unwrap();
+    // What a receiver in this process refuses it has logged itself; what is reported from another one is logged here.
     let lease = LeaseId::from_bytes([1; 16]);
-    server.metrics.rejected(&Domain::new("d").unwrap(), &rejection, Some(lease), Some(&operation));
+    server.metrics.rejected(&Domain::new("d").unwrap(), &Rejection::Missing, Some(lease), None);
+    let stale = |presented: &str| {
+        let tokens = [presented, "0.8"].map(|token| token.parse::<Token>().unwrap().as_u64().to_string());
+        json!({"domain": "d", "rejected": "stale", "presented": tokens[0], "least_accepted": tokens[1],
+               "lease": lease.to_string(), "operation": "invoice-1"})
+    };
+    assert_eq!(server.call("POST", "/v1/reports/rejected", stale("0.7")).await.status, 204);
     let rejected = lines.of("fencepost::rejected");
-    assert_eq!(rejected.len(), 1);
+    assert_eq!(rejected.len(), 1, "one line for one rejection");
     for (field, value) in [
         ("domain", "d"),
         ("reason", "stale"),

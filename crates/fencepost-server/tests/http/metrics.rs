@@ -98,6 +98,15 @@ async fn the_names_are_those_that_outsiders_rely_on() {
     assert_eq!(names, std::fs::read_to_string(golden).unwrap(), "UPDATE_GOLDEN=1 rewrites {golden}");
 }
 
+/// A rate needs the zero before the first one: a series that begins with 1 has not risen.
+#[tokio::test]
+async fn every_reason_of_a_rejection_stands_at_zero_before_the_first() {
+    let (_, samples) = scrape(&TestServer::start().await).await;
+    let zeros = samples.iter().filter(|sample| sample.name == "fencepost_rejections_total" && sample.value == 0.0);
+    let reasons: BTreeSet<&str> = zeros.map(|sample| sample.labels[0].1.as_str()).collect();
+    assert_eq!(reasons, Rejection::CODES.into());
+}
+
 #[tokio::test]
 async fn what_happens_is_told_apart() {
     let server = TestServer::start().await;

@@ -83,9 +83,14 @@ impl MemoryStore {
     /// A new coordinator `test` at epoch 0, created at the beginning of 1970.
     #[must_use]
     pub fn new() -> Self {
+        Self::at_epoch(Epoch::ZERO)
+    }
+
+    /// The same at another epoch, whose tokens have more digits.
+    #[must_use]
+    pub fn at_epoch(epoch: Epoch) -> Self {
         let issuer = Issuer::new("test").expect("a valid name");
-        let header =
-            Header { issuer, epoch: Epoch::ZERO, created_unix_ms: 0, start: 0, snapshot_covers: 0, snapshot_parts: 0 };
+        let header = Header { issuer, epoch, created_unix_ms: 0, start: 0, snapshot_covers: 0, snapshot_parts: 0 };
         let store = Self { disk: Arc::default() };
         store.content().header = Some(header);
         store
