@@ -33,10 +33,12 @@ From then on without --init. An empty directory is never taken for a new coordin
 state was lost, and a new one must not repeat old tokens.
 
 One whose store is lost begins again under its old name, in an epoch above every one that it has had (`fencepost status` \
-of its receivers shows them). Never copy an old directory back: it would grant the same tokens twice.
+of its receivers shows them). Never copy an old directory back: it would grant the same tokens twice. First wait until \
+the greatest TTL in use has passed, because holders believe in their leases until then. Then tell each receiver, by its \
+`fencepost guard` line again, from when on it accepts nothing older; no command tells all of them. One that was not told \
+refuses what the new one grants.
+  fencepost guard sqlite:shop.db invoice --domain EXPR --issuer NAME --epoch N --floor N.0
   fencepost serve --data /var/lib/fencepost-2 --init --issuer NAME --epoch N
-Its receivers refuse the new epoch until each is told: repeat its `fencepost guard` line with --url of the new one. No \
-command tells all of them.
 
 Prints where it listens once it answers, and tells systemd (NOTIFY_SOCKET). Logs go to standard error; FENCEPOST_LOG \
 chooses what, e.g. `debug` or `warn,fencepost=info`. TERM and INT stop it: calls under way are answered, leases live on \

@@ -207,6 +207,16 @@ impl Server {
         self.child.wait().expect("it is our child")
     }
 
+    /// Starts a new store under an old name, in the same directory and at the same port: the old one was lost.
+    pub fn begin_again(&mut self, issuer: &str, epoch: u32) {
+        let address = self.url.strip_prefix("http://").expect("an http address").to_owned();
+        let epoch = epoch.to_string();
+        let arguments = ["--init", "--issuer", issuer, "--epoch", &epoch, "--listen", &address];
+        let (child, url) = serve(&self.data, &self.environment, &arguments);
+        assert_eq!(url, self.url);
+        self.child = child;
+    }
+
     /// Starts it again on the same store and port.
     pub fn restart(&mut self) {
         let address = self.url.strip_prefix("http://").expect("an http address").to_owned();

@@ -37,7 +37,10 @@ pub(crate) struct Orders {
     pub(crate) overtakes: Vec<usize>,
     pub(crate) races: Vec<usize>,
     pub(crate) kills: Vec<usize>,
+    pub(crate) losses: Vec<usize>,
     pub(crate) copy_back: bool,
+    /// What the operator gets wrong when the coordinator's store is lost.
+    pub(crate) mistake: Option<Mistake>,
     /// Nothing of all that, but a wall clock that jumps.
     pub(crate) only_the_clock: bool,
     /// The defect that every process of the run has.
@@ -46,12 +49,26 @@ pub(crate) struct Orders {
     pub(crate) aloud: bool,
 }
 
+/// A way to begin again after a loss that no page allows. A run has to show that it breaks something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mistake {
+    /// In the epoch that was lost.
+    SameEpoch,
+    /// While somebody may believe in a lease of before.
+    TooEarly,
+    /// Receivers are told of the new epoch and of no floor.
+    NoFloor,
+    /// An older copy of the store is put back and served, under a wall clock that is wrong.
+    OlderCopy,
+}
+
 impl Orders {
     pub(crate) fn scenes(&self) -> Vec<Scene> {
         let scenes = self.overtakes.iter().copied().map(Scene::Overtake);
         let races = self.races.iter().copied().map(Scene::NeckAndNeck);
         let kills = self.kills.iter().copied().map(Scene::KillInTheAct);
-        scenes.chain(races).chain(kills).chain(self.copy_back.then_some(Scene::CopyBack)).collect()
+        let losses = self.losses.iter().copied().map(Scene::LoseTheStore);
+        scenes.chain(races).chain(kills).chain(losses).chain(self.copy_back.then_some(Scene::CopyBack)).collect()
     }
 }
 
@@ -125,7 +142,7 @@ pub(crate) fn torture(orders: &Orders) -> Verdict {
     let verdict = fs::read(arena.folder.path().join("verdict.json"));
     assert!(status.success(), "the arena ended with {status}");
     let verdict: Verdict = serde_json::from_slice(&verdict.unwrap()).unwrap();
-    if !verdict.broken.is_empty() && orders.defect.is_none() {
+    if !verdict.broken.is_empty() && orders.defect.is_none() && orders.mistake.is_none() {
         arena.folder.disable_cleanup(true);
         eprintln!("what was noted is in {}", arena.folder.path().display());
     }

@@ -126,7 +126,7 @@ impl Nemesis {
         calls.iter().any(|call| call.resource == resource && call.domain == domain.as_str() && is_it(call))
     }
 
-    fn somebody_got(&self, subject: Subject, is_it: impl Fn(&Call) -> bool) -> Option<()> {
+    pub(crate) fn somebody_got(&self, subject: Subject, is_it: impl Fn(&Call) -> bool) -> Option<()> {
         // It reads whole histories to see it.
         self.soon_by_looking_every(Duration::from_millis(50), || self.got(subject, &is_it).then_some(()))
     }

@@ -12,6 +12,7 @@ mod binary;
 mod clock;
 mod copying;
 mod gates;
+mod losing;
 mod nemesis;
 mod noted;
 mod rights;
@@ -24,7 +25,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use arena::{Orders, torture};
+use arena::{Mistake, Orders, torture};
 use fencepost_testkit::torture::{Discipline, Kind, Verdict, skip};
 
 /// Every kind of fault, and a scene for every kind of set.
@@ -36,7 +37,9 @@ fn everything(seed: u64) -> Orders {
         overtakes: (0..6).collect(),
         races: vec![0, 1],
         kills: vec![2],
+        losses: vec![2],
         copy_back: true,
+        mistake: None,
         only_the_clock: false,
         defect: None,
         aloud: false,
@@ -91,11 +94,12 @@ fn insist_on_the_deeds(verdict: &Verdict) {
 /// which a scene does not come off either: it is a skip then, with its name.
 #[track_caller]
 fn insist_on_the_scenes(verdict: &Verdict) {
-    let scenes = ["overtake", "neck and neck", "kill in the act", "copy back and recover"];
+    let scenes = ["overtake", "neck and neck", "kill in the act", "lose the store", "copy back and recover"];
     let played = scenes.map(|scene| (format!("scene: {scene}"), verdict.deeds.of(&format!("scene: {scene}"))));
-    let older = (worker::OLDER_REFUSED.to_owned(), verdict.notes.of(worker::OLDER_REFUSED));
+    let refused = [worker::OLDER_REFUSED, losing::LOST_EPOCH_REFUSED, losing::UNTOLD_EPOCH_REFUSED];
+    let refused = refused.map(|note| (note.to_owned(), verdict.notes.of(note)));
     let missing: Vec<String> =
-        played.into_iter().chain([older]).filter(|(_, count)| *count == 0).map(|it| it.0).collect();
+        played.into_iter().chain(refused).filter(|(_, count)| *count == 0).map(|it| it.0).collect();
     if missing.is_empty() {
         return;
     }
@@ -147,6 +151,55 @@ fn as_long_as_asked() {
     eprintln!("{rounds} rounds in {} s\n{all}", began.elapsed().as_secs());
 }
 
+/// Ways to bring a coordinator back that no page allows. That the run above passes shows nothing unless these fail.
+mod mistakes {
+    use super::*;
+
+    #[track_caller]
+    fn is_found(mistake: Mistake, what: &str) {
+        let verdict = torture(&Orders { losses: vec![2; 2], mistake: Some(mistake), ..nothing() });
+        if mistake == Mistake::OlderCopy && verdict.skipped.contains_key("wall clock stepped") {
+            return;
+        }
+        let found = verdict.broken.iter().any(|broken| broken.contains(what));
+        assert!(found, "{mistake:?} goes unnoticed\n{verdict}");
+    }
+
+    #[test]
+    fn a_coordinator_that_begins_again_in_the_epoch_that_was_lost_is_noticed() {
+        is_found(Mistake::SameEpoch, "I1: ");
+    }
+
+    #[test]
+    fn a_coordinator_that_begins_again_while_somebody_believes_is_noticed() {
+        is_found(Mistake::TooEarly, "two leases were held");
+    }
+
+    #[test]
+    fn a_receiver_that_is_told_of_the_epoch_and_of_no_floor_is_noticed() {
+        is_found(Mistake::NoFloor, "I11: ");
+    }
+
+    /// With the clock right, what a start pushes the sequence by would save it: nothing that anybody may count on. So it
+    /// takes a clock that can be stepped, and is skipped with that where there is none.
+    #[test]
+    fn an_older_copy_of_the_store_that_is_served_again_is_noticed() {
+        is_found(Mistake::OlderCopy, "I1: ");
+    }
+}
+
+fn nothing() -> Orders {
+    Orders {
+        overtakes: Vec::new(),
+        races: Vec::new(),
+        kills: Vec::new(),
+        losses: Vec::new(),
+        copy_back: false,
+        chaos_blocks: 1,
+        ..everything(1)
+    }
+}
+
 /// The deliberate defects that a run shows. One does not show here: heartbeats on the worker's own runtime cost leases and
 /// no promise, which the demo measures.
 #[cfg(feature = "sabotage")]
@@ -157,17 +210,6 @@ mod defects {
     fn is_found(defect: &str, orders: Orders, what: &str) {
         let verdict = torture(&Orders { defect: Some(defect.to_owned()), ..orders });
         assert!(verdict.broken.iter().any(|broken| broken.contains(what)), "{defect} goes unnoticed\n{verdict}");
-    }
-
-    fn nothing() -> Orders {
-        Orders {
-            overtakes: Vec::new(),
-            races: Vec::new(),
-            kills: Vec::new(),
-            copy_back: false,
-            chaos_blocks: 1,
-            ..everything(1)
-        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::{
     arena::{Orders, Placed, server_runs},
     common::{Server, Shell, until},
     gates::Gates,
+    losing::{Told, database_line, file_line},
     rights::{Rights, SHIFT_S, set_wall_clock},
     subject::{Kind, SUBJECTS, Store, database, make_database},
     worker::{self, TTL_MS},
@@ -48,11 +49,11 @@ impl Drop for Worker {
 
 pub(crate) struct Nemesis {
     pub(crate) root: PathBuf,
-    orders: Orders,
+    pub(crate) orders: Orders,
     pub(crate) gates: Gates,
     rights: Rights,
-    server: Server,
-    server_is_up: bool,
+    pub(crate) server: Server,
+    pub(crate) server_is_up: bool,
     proxies: Vec<Proxy>,
     workers: Vec<Worker>,
     pub(crate) coordinator: HttpCoordinator,
@@ -60,6 +61,8 @@ pub(crate) struct Nemesis {
     /// What stood in the sets when a generation ended, by resource and domain.
     pub(crate) found: BTreeMap<(String, String), BTreeSet<String>>,
     pub(crate) seen: BTreeMap<String, u64>,
+    /// Which receivers were told of which epoch, after the coordinator's store was lost.
+    pub(crate) told: Vec<Told>,
     pub(crate) verdict: Verdict,
     /// Whether no worker and no fault is left that an intruder could run into.
     is_calm: bool,
@@ -97,6 +100,7 @@ impl Nemesis {
             generation: 0,
             found: BTreeMap::new(),
             seen: BTreeMap::new(),
+            told: Vec::new(),
             verdict,
             is_calm: false,
             began: Instant::now(),
@@ -366,6 +370,7 @@ impl Nemesis {
         let report = history::check(&checked);
         self.verdict.judge(&report);
         self.tell(format!("{} calls at {} registers checked", report.calls, report.registers));
+        self.judge_lost_epochs(&checked.calls);
         self.verdict.answers = Tally::of_answers(&checked);
         for history in [&checked, &unfenced] {
             for lost in lost(history, &self.found) {
@@ -425,16 +430,14 @@ fn fill(ballast: &Path) {
 /// Makes the resources and guards them through the real command.
 fn guard(root: &Path, shell: &Shell, defect: Option<&str>) {
     make_database(root).unwrap();
-    let run = |arguments: &[&str]| {
+    let run = |arguments: &[String]| {
         let mut command = shell.command(arguments);
         command.envs(defect.map(|defect| ("FENCEPOST_SABOTAGE", defect)));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
-    let resource = format!("sqlite:{}", database(root).display());
-    run(&["guard", &resource, "guarded", "--domain", "'set/' || label"]);
+    run(&database_line(root));
     for subject in SUBJECTS.into_iter().filter(|subject| subject.kind == Kind::File && subject.is_fenced()) {
-        let resource = format!("file:{}", subject.file(root).display());
-        run(&["guard", &resource, "--domain", subject.domain().as_str()]);
+        run(&file_line(root, subject));
     }
 }

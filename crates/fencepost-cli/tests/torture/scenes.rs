@@ -20,6 +20,7 @@ impl Nemesis {
             Scene::Overtake(number) => ("overtake", SUBJECTS[number]),
             Scene::NeckAndNeck(number) => ("neck and neck", SUBJECTS[number]),
             Scene::KillInTheAct(number) => ("kill in the act", SUBJECTS[number]),
+            Scene::LoseTheStore(number) => ("lose the store", SUBJECTS[number]),
             Scene::CopyBack => ("copy back and recover", SUBJECTS[0]),
         };
         self.tell(format!("{name}: {}", subject.label));
@@ -28,6 +29,7 @@ impl Nemesis {
                 Scene::Overtake(_) => self.overtake(subject),
                 Scene::NeckAndNeck(_) => self.neck_and_neck(subject),
                 Scene::KillInTheAct(_) => self.kill_in_the_act(subject),
+                Scene::LoseTheStore(_) => self.lose_the_store(subject),
                 Scene::CopyBack => self.copy_back(),
             };
             self.clear_the_stage(subject);
@@ -98,7 +100,7 @@ impl Nemesis {
     }
 
     /// A worker, other than this one, that has read and stands before its write.
-    fn somebody_at(&self, subject: Subject, other: Option<&str>) -> Option<String> {
+    pub(crate) fn somebody_at(&self, subject: Subject, other: Option<&str>) -> Option<String> {
         self.soon(|| self.at(subject, other))
     }
 
@@ -108,7 +110,7 @@ impl Nemesis {
         waiting.filter(|name| living.contains(name)).find(|name| Some(name.as_str()) != other)
     }
 
-    fn gone_from(&self, subject: Subject, name: &str) -> Option<()> {
+    pub(crate) fn gone_from(&self, subject: Subject, name: &str) -> Option<()> {
         self.soon(|| (!self.gates.is_there(&format!("at.{}.{name}", subject.label))).then_some(()))
     }
 

@@ -134,6 +134,9 @@ pub enum Scene {
     NeckAndNeck(usize),
     /// A has just been granted the domain: the server is killed at once, and started again. The grant has to be there.
     KillInTheAct(usize),
+    /// The coordinator's store is lost while a holder of the domain stands before its write, and it begins again under its
+    /// name in a greater epoch.
+    LoseTheStore(usize),
     /// Every resource is copied back to an earlier state, noticed, and recovered.
     CopyBack,
 }
