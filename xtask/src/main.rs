@@ -51,6 +51,9 @@ enum Chore {
         /// The TTL of the simulated sessions, e.g. 1s; three seconds where none is given
         #[arg(long, value_parser = seconds)]
         ttl: Option<u64>,
+        /// Fail where virtual time goes slower than this many times the processor's, e.g. 1000
+        #[arg(long)]
+        pace: Option<u32>,
     },
     /// Stop, kill and cut off real processes from fresh seeds, and have their history checked
     Torture {
@@ -78,7 +81,10 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Ci => ci::run(root),
         Chore::Bench { arguments } => bench::run(root, &arguments),
-        Chore::Simulate { seconds, seed, trace, ttl } => simulate(root, seconds, seed, trace, ttl),
+        Chore::Simulate { seconds, seed, trace, ttl, pace } => {
+            let rest = [("--seed", seed), ("--ttl-ms", ttl.map(|ttl| ttl * 1_000)), ("--pace", pace.map(u64::from))];
+            simulate(root, seconds, trace, &rest)
+        }
         Chore::Torture { seconds, seed } => torture::torture(root, seconds, seed),
         Chore::Fuzz { seconds, target } => {
             fuzz::fuzz(root, fuzz::Amount::Seconds(seconds), target.as_deref()).map(drop)
@@ -105,19 +111,16 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.parse::<u64>().map(|number| number * factor).map_err(|_| "must be like 90s or 10m".to_owned())
 }
 
-fn simulate(root: &Path, seconds: u64, seed: Option<u64>, trace: bool, ttl: Option<u64>) -> anyhow::Result<()> {
+fn simulate(root: &Path, seconds: u64, trace: bool, rest: &[(&str, Option<u64>)]) -> anyhow::Result<()> {
     let mut run = command::cargo(root);
     run.args(["run", "--release", "--quiet", "--package", "fencepost-testkit", "--features", "simulation"]);
     run.args(["--example", "simulate", "--"]);
     run.args(["--seconds", &seconds.to_string()]);
-    if let Some(seed) = seed {
-        run.args(["--seed", &seed.to_string()]);
-    }
     if trace {
         run.arg("--trace");
     }
-    if let Some(ttl) = ttl {
-        run.args(["--ttl-ms", &(ttl * 1_000).to_string()]);
+    for (name, value) in rest.iter().filter_map(|(name, value)| Some((name, (*value)?))) {
+        run.args([*name, &value.to_string()]);
     }
     command::run(&mut run)
 }

@@ -6,7 +6,7 @@ use std::{
 /// How fast virtual time has to go at least for a night to be worth years, in the build that `cargo xtask simulate` makes.
 const AIM: f64 = 1_000.0;
 
-/// Measures how fast virtual time goes on this thread, on which all of a simulation runs.
+/// Measures how fast virtual time goes on this thread. All of a simulation runs on one.
 #[derive(Debug)]
 pub struct Stopwatch {
     began: Instant,
@@ -19,6 +19,8 @@ pub struct Pace {
     virtual_s: f64,
     real_s: f64,
     processor_s: Option<f64>,
+    /// How many threads went through it at the same time.
+    threads: f64,
 }
 
 impl Stopwatch {
@@ -36,30 +38,40 @@ impl Stopwatch {
             virtual_s: virtual_ms as f64 / 1_000.0,
             real_s: self.began.elapsed().as_secs_f64(),
             processor_s: took.map(|took| took.as_secs_f64()),
+            threads: 1.0,
         }
     }
 }
 
 impl Pace {
-    /// How many times as fast as the time that this thread has spent on a processor, which others on the machine change
-    /// least; as real time, where the kernel does not say.
+    /// Together with what another thread has gone through at the same time.
+    #[must_use]
+    pub fn beside(self, other: &Self) -> Self {
+        Self {
+            virtual_s: self.virtual_s + other.virtual_s,
+            real_s: self.real_s.max(other.real_s),
+            processor_s: self.processor_s.zip(other.processor_s).map(|(one, other)| one + other),
+            threads: self.threads + other.threads,
+        }
+    }
+
+    /// How many times as fast as real time where each thread has a processor for itself: by the time that they have spent on
+    /// one, which others on the machine change least; as it was, where the kernel does not say.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        self.virtual_s / self.processor_s.unwrap_or(self.real_s)
+        self.virtual_s / self.processor_s.map_or(self.real_s, |processor_s| processor_s / self.threads)
     }
 }
 
 impl fmt::Display for Pace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { virtual_s, real_s, .. } = self;
-        let which = if self.processor_s.is_some() { "its processor's" } else { "real" };
-        write!(
-            f,
-            "{virtual_s:.0} s of virtual time: {:.0} times as fast as real time, {:.0} times as {which}: {} {AIM:.0}",
-            virtual_s / real_s,
-            self.ratio(),
-            if self.ratio() < AIM { "BELOW" } else { "above" },
-        )
+        let Self { virtual_s, real_s, processor_s, threads } = self;
+        let real = virtual_s / real_s;
+        write!(f, "{virtual_s:.0} s of virtual time on {threads} threads: {real:.0} times as fast as real time")?;
+        if processor_s.is_some() {
+            write!(f, ", {:.0} times with processors of their own", self.ratio())?;
+        }
+        write!(f, ": {} {AIM:.0}", if self.ratio() < AIM { "BELOW" } else { "above" })
     }
 }
 
