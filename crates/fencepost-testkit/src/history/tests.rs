@@ -530,3 +530,29 @@ fn a_conflict_with_nothing_but_its_own_request_is_found() {
     assert!(violations(&of_one_operation(&[("f1", applied), ("f2", conflict)])).is_empty());
     assert!(violations(&of_one_operation(&[("f1", unknown), ("f2", conflict)])).is_empty());
 }
+
+/// Eight calls at a time, again and again, and in the last round a value that nobody has written.
+///
+/// Mutant: without `latest` everything is cut down at once, which is given up at a story of thousands of lines.
+#[test]
+fn the_story_of_a_long_history_is_as_short_as_that_of_a_short_one() {
+    let mut history = String::new();
+    for round in 0..400_u64 {
+        let numbers = || (0..8).map(|at| (8 * round + at, at));
+        for (number, at) in numbers() {
+            let doing = if at % 2 == 0 { format!(r#""write","value":"{number}""#) } else { r#""read""#.to_owned() };
+            history.push_str(&format!("{{\"call\":{number},\"do\":{doing},\"domain\":\"d\",\"token\":\"1\"}}\n"));
+        }
+        for (number, at) in numbers() {
+            let got = match at % 2 {
+                0 => r#""applied""#.to_owned(),
+                _ if (round, at) == (399, 1) => r#""value","value":"made up""#.to_owned(),
+                _ => format!(r#""value","value":"{}""#, number - 1),
+            };
+            history.push_str(&format!("{{\"answer\":{number},\"got\":{got}}}\n"));
+        }
+    }
+    let report = check(&read(history.as_bytes()).unwrap());
+    let stories: Vec<usize> = report.violations.iter().map(|violation| violation.story.len()).collect();
+    assert_eq!(stories, [4], "two calls and their answers");
+}

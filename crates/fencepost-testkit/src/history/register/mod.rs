@@ -45,7 +45,7 @@ pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
     };
     // What is left out must leave the reason as it is: explained without the rule, and not with it.
     let mut compared = 0;
-    let story = shorten(until_then, |calls| {
+    let mut shows = |calls: &[&Call]| {
         let is_broken = explain(calls, ALL, &mut compared)?.is_some();
         let is_why = is_broken
             && match without {
@@ -53,7 +53,8 @@ pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
                 None => true,
             };
         if compared > COMPARED_FOR_A_STORY { Err(TooMany) } else { Ok(is_why) }
-    });
+    };
+    let story = shorten(latest(until_then, &mut shows), &mut shows);
     Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
 }
 
@@ -84,6 +85,20 @@ const COMPARED_FOR_A_STORY: usize = 20_000;
 
 /// How often a story is tried without some of its calls: long histories are cut down far enough, not to the bone.
 const TRIES: usize = 2_000;
+
+/// The latest few calls that show it already: in a long history everything else is tried on these, and not on all of it.
+fn latest<'a>(calls: Vec<&'a Call>, mut shows: impl FnMut(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
+    let mut many = 2;
+    while many < calls.len() {
+        let few = &calls[calls.len() - many..];
+        match shows(few) {
+            Ok(true) => return few.to_vec(),
+            Ok(false) => many *= 2,
+            Err(TooMany) => break,
+        }
+    }
+    calls
+}
 
 /// Leaves out calls as long as what is left shows the same, and can be searched.
 fn shorten<'a>(mut story: Vec<&'a Call>, mut shows: impl FnMut(&[&'a Call]) -> Result<bool, TooMany>) -> Vec<&'a Call> {
