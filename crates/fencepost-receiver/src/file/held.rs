@@ -40,6 +40,23 @@ pub(crate) struct Lock {
     pub(crate) identity: Identity,
     /// Whether the file was ever guarded, as the lock file says: a sidecar that is missing then was removed.
     pub(crate) marked: bool,
+    /// The place, as long as the lock file was made for this lock and no sidecar has come of it.
+    fresh: Option<Place>,
+}
+
+/// A call that comes to nothing leaves no lock file behind. The lock is held here, so nobody is at work; who waits for it
+/// finds that its file is gone and begins anew.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let Some(place) = &self.fresh else { return };
+        let is_alone = matches!(beside::metadata(&place.sidecar()), Ok(None));
+        let found = beside::metadata(&place.lock());
+        let is_it = matches!(found, Ok(Some(found)) if Identity::of(&found) == self.identity && found.len() == 0);
+        if is_alone && is_it {
+            // An empty lock file says nothing to anybody.
+            let _ = remove(&place.lock());
+        }
+    }
 }
 
 /// What reading a sidecar comes to; `None` where there is none.
@@ -96,7 +113,7 @@ pub(crate) fn lock(place: &Place, wait: Duration) -> Result<Option<Lock>, Troubl
         let identity = Identity::of(&metadata);
         // A lock on a file that was removed meanwhile keeps nobody out.
         if beside::metadata(&path)?.is_some_and(|found| Identity::of(&found) == identity) {
-            return Ok(Some(Lock { _file: file, identity, marked: metadata.len() > 0 }));
+            return Ok(Some(Lock { _file: file, identity, marked: metadata.len() > 0, fresh: None }));
         }
         if start.elapsed() >= wait {
             return Err(Trouble::Busy { path, waited: wait });
@@ -108,9 +125,10 @@ pub(crate) fn lock(place: &Place, wait: Duration) -> Result<Option<Lock>, Troubl
 pub(crate) fn make_lock(place: &Place, wait: Duration) -> Result<Lock, Trouble> {
     let path = place.lock();
     let start = Instant::now();
-    let mut made = false;
+    let (mut made, mut is_ours) = (false, false);
     loop {
-        if let Some(lock) = lock(place, wait)? {
+        if let Some(mut lock) = lock(place, wait)? {
+            lock.fresh = is_ours.then(|| place.clone());
             return Ok(lock);
         }
         // Somebody takes it away as often as it is made.
@@ -118,15 +136,20 @@ pub(crate) fn make_lock(place: &Place, wait: Duration) -> Result<Lock, Trouble> 
             return Err(Trouble::Busy { path, waited: wait });
         }
         made = true;
-        make_lock_file(place)?;
+        is_ours = make_lock_file(place)?;
     }
 }
 
-fn make_lock_file(place: &Place) -> Result<(), Trouble> {
+/// Whether it was made by this call.
+fn make_lock_file(place: &Place) -> Result<bool, Trouble> {
     place.folder_metadata()?;
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(SIDECAR_MODE);
-    beside::open(&mut options, "making", &place.lock()).map(|_| ())
+    options.write(true).create_new(true).mode(SIDECAR_MODE);
+    match beside::open(&mut options, "making", &place.lock()) {
+        Ok(made) => Ok(made.is_some()),
+        Err(Trouble::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 /// A lock file is known by its words, or by its number where the sidecar has it.
@@ -269,6 +292,7 @@ impl Held {
             .and_then(|()| self.still_ours(place))
             .and_then(|()| exchange(place).map_err(Trouble::io("writing", &place.sidecar())));
         published.map_err(Unsaved::Nothing)?;
+        self.lock.fresh = None;
         step::passed("sidecar_renamed");
         Ok(())
     }
@@ -341,19 +365,25 @@ impl Held {
 fn write_spare(place: &Place, text: &[u8]) -> Result<(), Trouble> {
     let rights = beside::metadata(&place.sidecar())?;
     let mode = rights.as_ref().map_or(SIDECAR_MODE, |rights| rights.mode() & 0o777);
-    let file = open_spare(place, mode)?;
-    fill_spare(&file, text, rights.as_ref(), mode).map_err(Trouble::io("writing", &place.spare_sidecar()))
+    let (file, is_new) = open_spare(place, mode)?;
+    fill_spare(&file, text, rights.as_ref(), mode).map_err(|error| {
+        if is_new {
+            // What could not be written is of no use to anybody, and the failure is told anyway.
+            let _ = remove(&place.spare_sidecar());
+        }
+        Trouble::io("writing", &place.spare_sidecar())(error)
+    })
 }
 
-/// The spare sidecar, to be written over; made where there is none.
-fn open_spare(place: &Place, mode: u32) -> Result<File, Trouble> {
+/// The spare sidecar, to be written over; made where there is none, and then that is said.
+fn open_spare(place: &Place, mode: u32) -> Result<(File, bool), Trouble> {
     let path = place.spare_sidecar();
-    let no_folder = || Trouble::NoFolder { folder: place.folder.clone() };
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode);
-    let (spare, writable) = match beside::open(options.clone().create(true).truncate(false), "writing", &path) {
-        Ok(spare) => (spare.ok_or_else(no_folder)?, true),
-        // It belongs to another owner, who may write into this folder like us; or there is none, and we may not make one.
+    let (spare, writable) = match beside::open(&mut options, "writing", &path) {
+        Ok(Some(spare)) => (spare, true),
+        Ok(None) => return make_spare(place, &mut options),
+        // It belongs to another owner, who may write into this folder like us.
         Err(denied @ Trouble::Denied { .. }) => (beside::read(&path)?.ok_or(denied)?, false),
         Err(trouble) => return Err(trouble),
     };
@@ -362,10 +392,15 @@ fn open_spare(place: &Place, mode: u32) -> Result<File, Trouble> {
     }
     // A second name may be that of a copy, which is not to change.
     if writable && spare.metadata().map_err(Trouble::io("looking at", &path))?.nlink() == 1 {
-        return Ok(spare);
+        return Ok((spare, false));
     }
     fs::remove_file(&path).map_err(Trouble::io("replacing", &path))?;
-    beside::open(options.create_new(true), "writing", &path)?.ok_or_else(no_folder)
+    make_spare(place, &mut options)
+}
+
+fn make_spare(place: &Place, options: &mut OpenOptions) -> Result<(File, bool), Trouble> {
+    let made = beside::open(options.create_new(true), "writing", &place.spare_sidecar())?;
+    made.map(|spare| (spare, true)).ok_or_else(|| Trouble::NoFolder { folder: place.folder.clone() })
 }
 
 fn fill_spare(file: &File, text: &[u8], rights: Option<&Metadata>, mode: u32) -> io::Result<()> {
