@@ -9,7 +9,7 @@ use std::{
     env, fs,
     io::{BufRead, BufReader},
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -223,6 +223,87 @@ fn keep_leaves_a_server_that_still_knows_the_leases_and_a_way_to_stop_it() {
     patiently("the server to end", || !alive(process));
 }
 
+/// What is printed is what somebody types next: the lines are pasted as they stand, in their order.
+///
+/// Mutants: the server is started on an empty store; the folder stays when the server is stopped.
+#[test]
+fn what_keep_prints_can_be_pasted_line_by_line_and_the_last_one_ends_it_all() {
+    let room = tempfile::tempdir().unwrap();
+    let output = demo(room.path()).arg("--keep").output().unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let runs_on = said.lines().find(|line| line.starts_with("The server runs on at ")).unwrap();
+    let url = runs_on.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    let process: u64 =
+        runs_on.split("(process ").nth(1).and_then(|rest| rest.split(')').next()).unwrap().parse().unwrap();
+    let mut stop = StopUnlessGone(Some(process));
+
+    // The store is the one that the demo has played on: what it has shown is known there.
+    let fencepost = |words: &[&str]| {
+        let output = Command::new(FENCEPOST).args(words).env("FENCEPOST_URL", url).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", text(&output));
+        objects_of(&output)
+    };
+    let history = fencepost(&["history", "--prefix", "stock/", "--limit", "1000", "--json"]);
+    let items = history["items"].as_array().unwrap();
+    let granted: Vec<&Value> = items.iter().filter(|item| item["event"] == "granted").collect();
+    assert!(granted.len() >= 17, "as many as the demo tells of: {}", granted.len());
+    let shown: Vec<&str> = said.lines().filter(|line| line.contains("granted")).collect();
+    let is_shown = |item: &Value| {
+        let token: u64 = item["token"].as_str().unwrap().parse().unwrap();
+        let token = format!("{}.{}", token >> 43, token & ((1 << 43) - 1));
+        shown.iter().any(|line| line.split_whitespace().any(|word| word == token))
+    };
+    assert!(granted.iter().filter(|item| is_shown(item)).count() >= 10, "{shown:?}");
+
+    let next: Vec<&str> =
+        said.lines().skip_while(|line| *line != "Next").filter_map(|line| line.strip_prefix("  ")).collect();
+    let next: Vec<&str> = next.into_iter().filter(|line| !line.starts_with('#')).collect();
+    let (end, before) = next.split_last().unwrap();
+    assert!(end.starts_with("kill ") && before.len() >= 5, "{next:?}");
+    let sh = |lines: &[&str]| {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &lines.join("\n")]).env_remove("FENCEPOST_URL").env_remove("XDG_RUNTIME_DIR");
+        sh.env("FENCEPOST_SESSION_FILE", room.path().join("session.json")).output().unwrap()
+    };
+    let (looks, tries): (Vec<&str>, Vec<&str>) = before.iter().partition(|line| !line.starts_with("sqlite3 "));
+    let pasted = sh(&looks);
+    let told = text(&pasted);
+    assert!(pasted.status.success(), "{told}");
+    let row = told.lines().find(|line| line.trim_start().starts_with("stock/apples") && line.contains("@"));
+    let row = row.unwrap_or_else(|| panic!("ls shows the lease: {told}"));
+    let fenced = told.lines().find(|line| line.contains("is fenced at")).unwrap();
+    let token = fenced.rsplit(' ').next().unwrap();
+    assert!(row.split_whitespace().any(|word| word == token), "{row}: {token}");
+    let held = fencepost(&["ls", "--json"]);
+    assert_eq!(held["items"][0]["domain"], "stock/apples", "{held}");
+    // `sqlite3` is what the set-up of these tests brings.
+    let refused = sh(&tries);
+    assert!(!refused.status.success() && text(&refused).contains("fencepost:"), "{}", text(&refused));
+
+    assert!(alive(process));
+    assert!(sh(&[end]).status.success());
+    patiently("the server to end", || !alive(process));
+    stop.0 = None;
+    let left: Vec<_> = fs::read_dir(room.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name.to_string_lossy().starts_with("session.json")), "{left:?}");
+}
+
+fn objects_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Ends a server whose stop line was not reached.
+struct StopUnlessGone(Option<u64>);
+
+impl Drop for StopUnlessGone {
+    fn drop(&mut self) {
+        if let Some(process) = self.0 {
+            let _ = Command::new("kill").arg(process.to_string()).status();
+        }
+    }
+}
+
 /// A demo that ends at the latest with its test.
 struct Running(Child);
 
@@ -248,9 +329,12 @@ fn all<'a>(events: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value
     events.iter().filter(move |event| event["event"] == kind)
 }
 
-/// Whether there is such a process, one that nobody has waited for included.
+/// Whether there is such a process, and it runs or could. One that has ended stays in the list for as long as whoever
+/// inherited it does not wait for it, which not every first process of a container does.
 fn alive(process: u64) -> bool {
-    fs::exists(format!("/proc/{process}")).unwrap()
+    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    !matches!(state, Some("Z" | "X"))
 }
 
 fn patiently(what: &str, done: impl Fn() -> bool) {
