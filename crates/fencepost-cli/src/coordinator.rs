@@ -1,6 +1,6 @@
 //! The coordinator that a command talks to, and what its answers mean for whoever typed the command.
 
-use std::{env, time::Duration};
+use std::{convert::Infallible, env, time::Duration};
 
 use clap::Args;
 use fencepost_client::{HttpCoordinator, HttpError, HttpOptions};
@@ -31,7 +31,7 @@ pub(crate) const URL_VARIABLE: &str = "FENCEPOST_URL";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct UrlArgs {
     /// The coordinator
-    #[arg(long, env = URL_VARIABLE, hide_env_values = true, default_value = DEFAULT_URL)]
+    #[arg(long, env = URL_VARIABLE, hide_env_values = true, default_value = DEFAULT_URL, value_parser = usual_if_empty)]
     pub(crate) url: String,
 }
 
@@ -56,8 +56,19 @@ impl UrlArgs {
     }
 }
 
+/// A variable that is set to nothing counts as not set, as with other tools. Nothing that was typed is a mistake.
+fn usual_if_empty(url: &str) -> Result<String, Infallible> {
+    let is_unset = url.is_empty() && env::var_os(URL_VARIABLE).is_some_and(|url| url.is_empty());
+    Ok(if is_unset { DEFAULT_URL } else { url }.to_owned())
+}
+
+/// Which coordinator the environment names; nothing in it names none.
+pub(crate) fn url_from_environment() -> Option<String> {
+    env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty())
+}
+
 fn url_option(url: &str) -> String {
-    let usual = env::var(URL_VARIABLE).unwrap_or_else(|_| DEFAULT_URL.to_owned());
+    let usual = url_from_environment().unwrap_or_else(|| DEFAULT_URL.to_owned());
     if url == usual { String::new() } else { format!(" --url {}", shell::word(url)) }
 }
 
@@ -106,7 +117,7 @@ pub(crate) fn impossible_port(url: &str) -> Option<&str> {
 
 /// The line that takes a lease away from its holder. `TEXT` is to be replaced, and works as it stands.
 pub(crate) fn break_line(domain: &Domain, lease: LeaseId, url_option: &str) -> String {
-    format!("fencepost break {} --lease {lease} --reason TEXT{url_option}", shell::word(domain.as_str()))
+    shell::line("fencepost break", &[domain.as_str()], &format!(" --lease {lease} --reason TEXT{url_option}"))
 }
 
 /// Says who is asked, for as long as that takes.
@@ -310,7 +321,7 @@ pub(crate) fn held(
                 .then(match wait_for(reserved.remaining_ms) {
                     Some(wait) => again(&wait),
                     // Nobody waits that long in a queue.
-                    None => format!("fencepost show {}{url_option}", shell::word(name)),
+                    None => shell::line("fencepost show", &[name], url_option),
                 })
         }
         AcquireRefusal::Session(_)

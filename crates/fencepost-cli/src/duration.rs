@@ -21,7 +21,7 @@ pub(crate) trait Typed: Sized {
     /// # Errors
     /// Names the option with its form or its limits; nothing is rounded.
     fn typed(text: &str) -> Result<Self, Failure> {
-        let ms = milliseconds(text).ok_or_else(|| refused::<Self>(text, &Invalid::form(Self::FIELD, FORM)))?;
+        let ms = milliseconds(text).ok_or_else(|| not_a_duration::<Self>(text))?;
         match ms {
             Some(ms) => Self::from_ms(ms).map_err(|invalid| refused::<Self>(text, &invalid)),
             None => Err(match Self::from_ms(u64::MAX) {
@@ -32,8 +32,22 @@ pub(crate) trait Typed: Sized {
     }
 }
 
+/// Something of another form. What only has a sign too many is told the limits.
+fn not_a_duration<T: Typed>(text: &str) -> Failure {
+    let form = Invalid::form(T::FIELD, FORM);
+    let has_sign = text.strip_prefix(['-', '+']).is_some_and(|rest| milliseconds(rest).is_some());
+    match T::from_ms(u64::MAX) {
+        Err(limits) if has_sign => refused_for::<T>(text, &limits, form),
+        Ok(_) | Err(_) => refused::<T>(text, &form),
+    }
+}
+
 /// The rule that was broken, in the words of whoever typed it; beside it the same for programs, as the API has it.
 pub(crate) fn refused<T: Typed>(text: &str, invalid: &Invalid) -> Failure {
+    refused_for::<T>(text, invalid, invalid.clone())
+}
+
+fn refused_for<T: Typed>(text: &str, invalid: &Invalid, for_programs: Invalid) -> Failure {
     let option = T::OPTION;
     let what = match *invalid.rule() {
         Rule::Range { least, most, .. } => {
@@ -45,7 +59,7 @@ pub(crate) fn refused<T: Typed>(text: &str, invalid: &Invalid) -> Failure {
     };
     Failure::new(Exit::Usage, what)
         .then(crate::failure::FORMS)
-        .with_problem(Problem::from(invalid.clone().named(T::FIELD)))
+        .with_problem(Problem::from(for_programs.named(T::FIELD)))
 }
 
 /// As much of it as helps to find it.
@@ -186,9 +200,10 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_its_form() {
-        for text in
-            ["", "15", "s", "1.5s", "-1s", "+1s", " 1s", "1 s", "1s ", "01s", "1S", "1d", "1e3s", "１s", "1m30s"]
-        {
+        for text in [
+            "", "15", "s", "1.5s", "-1", "-1.5s", "--1s", " 1s", "1 s", "1s ", "01s", "1S", "1d", "1e3s", "１s",
+            "1m30s",
+        ] {
             let (people, programs) = refused::<Ttl>(text);
             assert_eq!(people, format!("--ttl: must be {FORM}, found {text:?}"));
             assert_eq!(programs, format!("ttl_ms: must be {FORM}"), "{text:?}");
@@ -205,6 +220,11 @@ mod tests {
             let (people, programs) = refused::<Ttl>(huge);
             assert_eq!(people, format!("--ttl: must be 1s to 24h, found {huge}"));
             assert_eq!(programs, "ttl_ms: must be 1000 to 86400000 ms, found a number too large to read");
+        }
+        for signed in ["-1s", "+1s", "-0s"] {
+            let (people, programs) = refused::<Ttl>(signed);
+            assert_eq!(people, format!("--ttl: must be 1s to 24h, found {signed}"));
+            assert_eq!(programs, format!("ttl_ms: must be {FORM}"));
         }
         assert_eq!(refused::<Wait>("601s").0, "--wait: must be 0s to 10m, found 601s");
         assert!(refused::<Wait>(&format!("{}s", "9".repeat(1_000))).0.ends_with("9…"));

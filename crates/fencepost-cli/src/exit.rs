@@ -1,5 +1,7 @@
 //! What the command ends with. Scripts branch on these numbers, so they never change their meaning.
 
+use fencepost_wire::ErrorCode;
+
 /// An exit code with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -54,6 +56,27 @@ impl Exit {
             Self::Unknown => 82,
             Self::Signal(number) => 128_u8.saturating_add(number),
             Self::Command(code) => code,
+        }
+    }
+
+    /// The name of a failure that ends so and has no closer one, for programs. Where the API has a name for the same, it
+    /// is that. Programs compare these, so they never change.
+    pub(crate) const fn failure_code(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Findings => "findings",
+            Self::Usage => "usage",
+            Self::Unreachable => "unreachable",
+            Self::Bug => ErrorCode::Internal.as_str(),
+            Self::CannotWrite => "cannot_write",
+            Self::Held => ErrorCode::Held.as_str(),
+            Self::Denied => "denied",
+            Self::Configuration => "not_set_up",
+            Self::Lost => "lease_lost",
+            Self::Rejected => "rejected",
+            Self::Unknown => "outcome_unknown",
+            Self::Signal(_) => "stopped_by_signal",
+            Self::Command(_) => "command_not_run",
         }
     }
 

@@ -5,7 +5,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use fencepost_core::Invalid;
+use fencepost_core::{
+    Invalid,
+    fence::{Rejection, Verdict},
+};
+use fencepost_receiver::VerdictCode;
 use fencepost_wire::Problem;
 use serde_json::{Value, json};
 
@@ -46,7 +50,8 @@ impl Unadvised {
     pub(crate) fn then(self, next: impl Into<String>) -> Failure {
         let Self { exit, what, details } = self;
         let next = vec![next.into()];
-        Failure { exit, code: None, what, details, next, problem: None, has_begun: false, reader_gone: false }
+        let (code, name, problem) = (None, None, None);
+        Failure { exit, code, name, what, details, next, problem, has_begun: false, reader_gone: false }
     }
 }
 
@@ -56,6 +61,8 @@ pub(crate) struct Failure {
     exit: Exit,
     /// The number to exit with instead, where the user chose one.
     code: Option<u8>,
+    /// What programs know it by, where that is more than the exit code says.
+    name: Option<&'static str>,
     what: String,
     details: Vec<String>,
     next: Vec<String>,
@@ -117,6 +124,12 @@ impl Failure {
         self
     }
 
+    /// The same under what a receiver's verdict is called in its headers.
+    pub(crate) fn of_rejection(mut self, rejection: &Rejection) -> Self {
+        self.name = Some(VerdictCode::of(&Verdict::<()>::Rejected(rejection.clone())).as_str());
+        self
+    }
+
     /// The same with another meaning.
     pub(crate) fn ending_in(mut self, exit: Exit) -> Self {
         self.exit = exit;
@@ -147,6 +160,11 @@ impl Failure {
     /// Whether the coordinator was asked in vain.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.exit == Exit::Unreachable
+    }
+
+    /// What it means.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -204,6 +222,7 @@ impl Failure {
                 value
             }
             None => json!({
+                "code": self.name.unwrap_or(self.exit.failure_code()),
                 "detail": self.what,
                 "may_have_happened": self.has_begun || self.exit == Exit::Unknown,
                 "retryable": !self.has_begun && matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),

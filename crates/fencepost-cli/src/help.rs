@@ -18,6 +18,14 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Look it up", &["help", "completions", "man"]),
 ];
 
+/// Everything that is explained.
+pub(crate) fn topics() -> impl Iterator<Item = &'static str> {
+    GROUPS.iter().flat_map(|(_, names)| *names).copied().chain([EXIT_CODES])
+}
+
+/// The topic that is no command.
+const EXIT_CODES: &str = "exit-codes";
+
 /// The command line with its commands grouped.
 pub(crate) fn command() -> Command {
     let command = plain();
@@ -62,7 +70,7 @@ pub(crate) fn topic(words: &[String]) -> Result<String, Failure> {
     let page = |arguments: &[&str]| command().try_get_matches_from(arguments).err();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => Ok(page(&["fencepost", "--help"]).map_or_else(String::new, |help| help.to_string())),
-        ["exit-codes"] => Ok(Exit::topic()),
+        [EXIT_CODES] => Ok(Exit::topic()),
         [name] if command().find_subcommand(name).is_some() => {
             Ok(page(&["fencepost", name, "--help"]).map_or_else(String::new, |help| help.to_string()))
         }

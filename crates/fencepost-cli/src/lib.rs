@@ -17,6 +17,7 @@ mod help;
 mod lines;
 mod names;
 mod output;
+mod path;
 mod progress;
 mod report;
 mod resource;
@@ -27,6 +28,7 @@ mod verdict;
 
 use std::{
     env,
+    error::Error,
     ffi::OsString,
     io::{self, Write},
     panic::{self, AssertUnwindSafe},
@@ -39,7 +41,8 @@ use clap::{
     parser::ValueSource,
 };
 
-use fencepost_core::sabotage;
+use fencepost_core::{Invalid, sabotage};
+use serde_json::json;
 
 use crate::{
     command as commands,
@@ -101,7 +104,7 @@ enum Command {
     Man(commands::completions::ManArgs),
     /// Explain a command, or the topic exit-codes
     Help {
-        /// The command or topic
+        /// The command or topic; exit-codes lists what every command exits with
         #[arg(value_name = "COMMAND")]
         words: Vec<String>,
     },
@@ -141,7 +144,11 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         return ended.map_or_else(|failure| failure.end_with(json), Exit::code);
     }
     // What only help and complaints need takes longer to make than most commands take to run.
-    let parsed = Cli::command().try_get_matches_from(arguments);
+    let parsed = Cli::command().try_get_matches_from(arguments).or_else(|error| {
+        let missing = error.kind() == ErrorKind::MissingRequiredArgument;
+        let dashed = if missing { run::with_dashed_domains(arguments) } else { None };
+        dashed.map_or(Err(error), |dashed| Cli::command().try_get_matches_from(dashed))
+    });
     let matches = match parsed.or_else(|_| help::command().try_get_matches_from(arguments)) {
         Ok(matches) => matches,
         Err(error) => return not_parsed(&without_hidden(error), arguments, json),
@@ -205,6 +212,11 @@ fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
                 .end_with(json),
         },
         ErrorKind::InvalidUtf8 => not_text(arguments).end_with(json),
+        ErrorKind::ValueValidation if rule_broken_by(error).is_some() => {
+            let command = command_among(arguments);
+            let failure = rule_broken_by(error).map(|invalid| Failure::from(invalid.clone()));
+            failure.map_or(Exit::Usage.code(), |failure| failure.in_command(&command).end_with(json))
+        }
         _ if json => {
             let failure = Failure::new(Exit::Usage, error.render().to_string().trim_end());
             failure.then(after_a_mistake(arguments)).end_with(true)
@@ -218,16 +230,23 @@ fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
     }
 }
 
+/// The rule of ours that a value broke.
+fn rule_broken_by(error: &clap::Error) -> Option<&Invalid> {
+    error.source()?.downcast_ref()
+}
+
 /// What to type after a line that was not understood.
 fn after_a_mistake(arguments: &[OsString]) -> String {
-    run::without_dashes(arguments).unwrap_or_else(|| {
-        let known = Cli::command();
-        let typed = arguments.iter().skip(1).take_while(|argument| *argument != "--");
-        let mut shown = typed.filter_map(|word| known.find_subcommand(word).filter(|command| !command.is_hide_set()));
-        shown
-            .next()
-            .map_or_else(|| "fencepost help".to_owned(), |command| format!("fencepost help {}", command.get_name()))
-    })
+    run::without_dashes(arguments)
+        .unwrap_or_else(|| format!("fencepost help {}", command_among(arguments)).trim_end().to_owned())
+}
+
+/// The command that was typed; nothing where there is none.
+fn command_among(arguments: &[OsString]) -> String {
+    let known = Cli::command();
+    let typed = arguments.iter().skip(1).take_while(|argument| *argument != "--");
+    let mut shown = typed.filter_map(|word| known.find_subcommand(word).filter(|command| !command.is_hide_set()));
+    shown.next().map_or_else(String::new, |command| command.get_name().to_owned())
 }
 
 /// Which words are no text, where only text will do: the parser says no more than that there is one.
@@ -277,7 +296,13 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Completions(args) => commands::completions::completions(&args, output),
         Command::Man(args) => commands::completions::man(&args, output.of_change()),
         Command::Help { words } => {
-            output.line(help::topic(&words)?.trim_end())?;
+            let text = help::topic(&words)?;
+            let text = text.trim_end();
+            if output.json {
+                output.json(&json!({"topic": words.first(), "text": text}))?
+            } else {
+                output.line(text)?
+            }
             Ok(Exit::Done)
         }
     }
@@ -290,7 +315,11 @@ fn url_was_typed(matches: &ArgMatches) -> bool {
 
 /// Whether anybody has named the coordinator, on the command line or in the environment.
 fn url_was_named(matches: &ArgMatches) -> bool {
-    matches!(source_of_url(matches), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+    match source_of_url(matches) {
+        Some(ValueSource::CommandLine) => true,
+        Some(ValueSource::EnvVariable) => coordinator::url_from_environment().is_some(),
+        _ => false,
+    }
 }
 
 fn source_of_url(matches: &ArgMatches) -> Option<ValueSource> {

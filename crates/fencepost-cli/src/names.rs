@@ -35,14 +35,59 @@ pub(crate) fn lease(typed: &OsStr) -> Result<LeaseId, Invalid> {
     text("lease", typed)?.parse()
 }
 
+/// A whole number with its limits. A sign is none of its digits, so what has one is refused in words that name the limits.
+struct Whole {
+    field: &'static str,
+    form: &'static str,
+    least: u64,
+    most: u64,
+    unit: &'static str,
+}
+
+impl Whole {
+    fn read<T: TryFrom<u64>>(&self, typed: &str) -> Result<T, Invalid> {
+        let Self { field, form, least, most, unit } = *self;
+        if typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Invalid::form(field, form));
+        }
+        let found = typed.parse().ok();
+        let number = found.filter(|number| (least..=most).contains(number)).and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| Invalid::new(field, Rule::Range { least, most, found, unit }))
+    }
+}
+
 /// How many rows of a list.
 pub(crate) fn rows(typed: &str) -> Result<usize, Invalid> {
-    if typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Invalid::form("limit", "a whole number"));
-    }
-    let (most, found) = (limits::PAGE_MOST, typed.parse().ok());
-    let rows = found.and_then(|rows| usize::try_from(rows).ok()).filter(|rows| (1..=most).contains(rows));
-    rows.ok_or_else(|| Invalid::new("limit", Rule::Range { least: 1, most: most as u64, found, unit: "rows" }))
+    let form = "a whole number of rows, 1 to 1000";
+    Whole { field: "limit", form, least: 1, most: limits::PAGE_MOST as u64, unit: "rows" }.read(typed)
+}
+
+/// The number to exit with where another has the domain.
+pub(crate) fn held_exit_code(typed: &str) -> Result<u8, Invalid> {
+    Whole { field: "held_exit_code", form: "a whole number, 1 to 255", least: 1, most: 255, unit: "" }.read(typed)
+}
+
+/// A descriptor.
+pub(crate) fn status_fd(typed: &str) -> Result<u32, Invalid> {
+    let most = i32::MAX.unsigned_abs().into();
+    Whole { field: "status_fd", form: "a whole number, 0 to 2147483647", least: 0, most, unit: "" }.read(typed)
+}
+
+/// An epoch.
+pub(crate) fn epoch(typed: &str) -> Result<u32, Invalid> {
+    let most = (1 << limits::EPOCH_BITS) - 1;
+    Whole { field: "epoch", form: "a whole number, 0 to 1048575", least: 0, most, unit: "" }.read(typed)
+}
+
+/// How often something is done at one time.
+pub(crate) fn rounds(typed: &str) -> Result<u32, Invalid> {
+    Whole { field: "rounds", form: "a whole number, 1 to 1000", least: 1, most: 1_000, unit: "" }.read(typed)
+}
+
+/// How many events are waited for.
+pub(crate) fn count(typed: &str) -> Result<u64, Invalid> {
+    let form = "a whole number of events, at least 1";
+    Whole { field: "count", form, least: 1, most: u64::MAX, unit: "events" }.read(typed)
 }
 
 /// Who is holding: the user, the machine and the process that typed the command, unless it is said.

@@ -79,7 +79,11 @@ impl Output {
             (Unheard::IsNoMatter, _) if HAS_COMPLAINED.swap(true, Ordering::Relaxed) => Ok(()),
             (Unheard::IsNoMatter, _) => {
                 let what = format!("the output cannot be written ({error}); the exit code tells what was done");
-                aside(&if self.json { json!({"detail": what}).to_string() } else { format!("fencepost: {what}") });
+                aside(&if self.json {
+                    json!({"code": Exit::CannotWrite.failure_code(), "detail": what}).to_string()
+                } else {
+                    format!("fencepost: {what}")
+                });
                 Ok(())
             }
             (Unheard::Ends | Unheard::IsFailure, _) => {

@@ -12,7 +12,7 @@ use fencepost_core::{
     Grant,
     fence::{Closure, Rejection, Verdict},
 };
-use fencepost_receiver::AdvanceError;
+use fencepost_receiver::{AdvanceError, Cause};
 use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
@@ -22,6 +22,7 @@ pub(crate) use self::file::holder_among;
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
+    path,
     progress::{self, Doing},
     shell,
 };
@@ -67,6 +68,14 @@ impl Resource {
         match self {
             Self::Sqlite(database) => database.file.advance_blocking(grant),
             Self::File(file) => file.receiver.advance_blocking(grant),
+        }
+    }
+
+    /// A call that the storage did not take. Nothing was changed.
+    pub(crate) fn unavailable(&self, cause: &Cause) -> Failure {
+        match self {
+            Self::Sqlite(database) => database.unavailable(cause),
+            Self::File(file) => file.unavailable(cause),
         }
     }
 
@@ -117,30 +126,84 @@ impl SqliteResource {
     /// When it is not, or is no database.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         let path = self.file.path();
-        if let Err(error) = std::fs::metadata(path) {
-            let exit =
-                if error.kind() == std::io::ErrorKind::PermissionDenied { Exit::Denied } else { Exit::Configuration };
-            return Err(Failure::new(exit, format!("there is no database at {}: {error}", path.display()))
-                .then("name the file that your program opens; fencepost never creates it"));
+        let shown = path.display();
+        let by_name = "name the file that your program opens; fencepost never creates it";
+        match std::fs::metadata(path) {
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(Failure::new(Exit::Configuration, format!("{shown} is no plain file, and no database"))
+                    .then(by_name));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let what = format!("there is no database at {shown}: {error}");
+                let failure = Failure::new(path::exit(&error, Exit::Configuration), what).then(by_name);
+                let is_plain = error.kind() == std::io::ErrorKind::NotFound;
+                return Err(if is_plain { failure } else { failure.then(path::advice(path, &error)) });
+            }
         }
         self.file.connect().map_err(|error| self.unusable(&error))
     }
 
+    /// The same for whoever is going to write. SQLite would open what it may only read, and refuse the first write.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or not be written.
+    pub(crate) fn connect_to_write(&self) -> Result<Connection, Failure> {
+        let connection = self.connect()?;
+        match connection.is_readonly(rusqlite::MAIN_DB) {
+            Ok(true) => Err(self.not_writable(&"it can only be read")),
+            Ok(false) => Ok(connection),
+            Err(error) => Err(self.unusable(&error)),
+        }
+    }
+
+    fn not_writable(&self, why: &dyn std::fmt::Display) -> Failure {
+        let path = self.file.path();
+        let what = format!("{} cannot be opened for writing: {why}", path.display());
+        match path::cannot_be_written(path) {
+            // A disk that takes no writes refuses nobody in particular.
+            Some(error) if path::exit(&error, Exit::CannotWrite) != Exit::Denied => {
+                path::failed(format!("{what} ({error})"), path, &error, Exit::CannotWrite)
+            }
+            Some(_) | None => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let folder = path::word(folder.unwrap_or(Path::new(".")));
+                Failure::new(Exit::Denied, what).then(format!("ls -ld {folder} {}", path::word(path)))
+            }
+        }
+    }
+
     fn unusable(&self, error: &rusqlite::Error) -> Failure {
-        let path = self.file.path().display();
+        let path = self.file.path();
+        let shown = path.display();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                Failure::new(Exit::Configuration, format!("{path} is no sound SQLite database: {error}"))
+                Failure::new(Exit::Configuration, format!("{shown} is no sound SQLite database: {error}"))
                     .then("name the file that your program opens")
             }
             Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-                Failure::new(Exit::Denied, format!("{path} cannot be opened for writing: {error}"))
-                    .then(format!("ls -l {}", shell::word(&path.to_string())))
+                self.not_writable(&error)
+            }
+            Some(ErrorCode::DiskFull) => {
+                let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+                path::failed(format!("{shown} cannot be written: {error}"), path, &full, Exit::CannotWrite)
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Failure::new(Exit::CannotWrite, format!("{path} is locked by another program: {error}")).then(AGAIN)
+                Failure::new(Exit::CannotWrite, format!("{shown} is locked by another program: {error}")).then(AGAIN)
             }
-            _ => Failure::new(Exit::CannotWrite, format!("{path} cannot be used now: {error}")).then(AGAIN),
+            Some(ErrorCode::SystemIoFailure) => {
+                let broken = std::io::Error::from(rustix::io::Errno::IO);
+                path::failed(format!("{shown} cannot be used now: {error}"), path, &broken, Exit::CannotWrite)
+            }
+            _ => Failure::new(Exit::CannotWrite, format!("{shown} cannot be used now: {error}")).then(AGAIN),
+        }
+    }
+
+    /// A call that the storage did not take. Nothing was changed.
+    pub(crate) fn unavailable(&self, cause: &Cause) -> Failure {
+        match cause.downcast_ref::<rusqlite::Error>() {
+            Some(error) => self.unusable(error),
+            None => Failure::new(Exit::CannotWrite, format!("{}: {cause}", self.typed)).then(AGAIN),
         }
     }
 
@@ -175,8 +238,9 @@ impl SqliteResource {
 
     /// A receiver that accepts nothing.
     pub(crate) fn closed(&self, why: Closure) -> Failure {
-        let failure = Failure::new(Exit::Rejected, format!("{}: {}", self.typed, Rejection::Closed(why)));
-        match why {
+        let rejection = Rejection::Closed(why);
+        let failure = Failure::new(Exit::Rejected, format!("{}: {rejection}", self.typed));
+        let failure = match why {
             Closure::NotGuarded => failure.then(format!("fencepost guard {} TABLE --domain EXPR", self.typed)),
             Closure::MetadataMissing
             | Closure::FenceMissing
@@ -186,6 +250,7 @@ impl SqliteResource {
             | Closure::ByOperator => failure
                 .detail("it stays closed until it is recovered with what the coordinator says is live")
                 .then(format!("fencepost recover {}", self.typed)),
-        }
+        };
+        failure.of_rejection(&rejection)
     }
 }

@@ -8,21 +8,22 @@ use std::{
     env,
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use fencepost_coordinator::SessionKey;
 use fencepost_core::{Domain, LeaseId, RequestId, SessionId, Token, Ttl};
-use fencepost_wire::{AcquireBody, decode};
+use fencepost_wire::{AcquireBody, ReleaseAnswer, decode};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     exit::Exit,
-    failure::{Failure, Unadvised},
-    progress, shell,
+    failure::{AGAIN, Failure, Unadvised},
+    path, progress,
 };
 
 pub(crate) const VARIABLE: &str = "FENCEPOST_SESSION_FILE";
@@ -98,6 +99,18 @@ impl Kept {
     }
 }
 
+/// What `release` has answered: a lease is given back once, and whoever asks again is told the same.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivenBack {
+    pub(crate) url: String,
+    pub(crate) domain: String,
+    pub(crate) lease: Option<LeaseId>,
+    pub(crate) answer: ReleaseAnswer,
+    /// How it had ended before, where it had.
+    pub(crate) lost: Option<String>,
+}
+
 /// Where the file is.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionFile {
@@ -108,7 +121,7 @@ pub(crate) struct SessionFile {
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) file: SessionFile,
-    _lock: File,
+    lock: File,
 }
 
 impl SessionFile {
@@ -136,7 +149,9 @@ impl SessionFile {
     /// # Errors
     /// When it can be read by others, or is none of ours. It is never guessed at and never overwritten then.
     pub(crate) fn read(&self) -> Result<Option<Kept>, Failure> {
-        let file = match File::open(&self.path) {
+        // A pipe would be waited for until somebody writes into it.
+        let no_waiting = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let file = match OpenOptions::new().read(true).custom_flags(no_waiting).open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.io("cannot be read", &error)),
@@ -144,7 +159,7 @@ impl SessionFile {
         let metadata = file.metadata().map_err(|error| self.io("cannot be read", &error))?;
         let word = self.word();
         if !metadata.is_file() {
-            return Err(self.refused("is no file").then(format!("set {VARIABLE} to another path")));
+            return Err(self.refused("is no plain file").then(format!("set {VARIABLE} to another path")));
         }
         if metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(self.refused("belongs to another user").then(format!("set {VARIABLE} to a path of your own")));
@@ -174,18 +189,22 @@ impl SessionFile {
             made.map_err(|error| self.io("cannot be made", &error))?;
         }
         let path = self.beside("lock");
-        // In a folder that others can write to, a link must not lead the creation elsewhere.
-        let no_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        // In a folder that others can write to, a link must not lead the creation elsewhere, and a pipe not keep it waiting.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(no_links);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
         let lock = options.open(&path);
         let lock = lock.map_err(|error| self.io("cannot be locked", &error))?;
+        if !lock.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let what = format!("{} is no plain file, so the session file cannot be locked by it", path.display());
+            return Err(Failure::new(Exit::Configuration, what).then(format!("set {VARIABLE} to another path")));
+        }
         let what = format!("waiting for another fencepost command that uses the session file {}", self.path.display());
         let _waiting = progress::doing(what);
         let started = Instant::now();
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(Locked { file: self, _lock: lock }),
+                Ok(()) => return Ok(Locked { file: self, lock }),
                 Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_PATIENCE => {
                     sleep(Duration::from_millis(10)).await;
                 }
@@ -208,7 +227,7 @@ impl SessionFile {
 
     /// The path as a shell reads it.
     pub(crate) fn word(&self) -> String {
-        shell::word(&self.path.to_string_lossy())
+        path::word(&self.path)
     }
 
     fn refused(&self, why: &str) -> Unadvised {
@@ -216,12 +235,16 @@ impl SessionFile {
     }
 
     fn io(&self, why: &str, error: &io::Error) -> Failure {
-        let exit = match error.kind() {
-            io::ErrorKind::PermissionDenied => Exit::Denied,
-            _ => Exit::CannotWrite,
-        };
         let what = format!("the session file {} {why}: {error}", self.path.display());
-        Failure::new(exit, what).then(format!("set {VARIABLE} to a path that can be written"))
+        let other = format!("set {VARIABLE} to a path that can be written");
+        let failure = Failure::new(path::exit(error, Exit::CannotWrite), what).then(other);
+        let advice = path::advice(&self.path, error);
+        if advice == AGAIN { failure } else { failure.then(advice) }
+    }
+
+    /// Whether a command has ever been at it.
+    pub(crate) fn was_used(&self) -> bool {
+        fs::symlink_metadata(self.beside("lock")).is_ok()
     }
 
     /// What `renew` and `release` say where nothing was acquired.
@@ -239,6 +262,8 @@ impl Locked {
     /// When the disk does not take it; what was there before is still there.
     pub(crate) fn write(&self, kept: &Kept) -> Result<(), Failure> {
         let file = &self.file;
+        // What was given back before is over; the file may yet be lost while this is held.
+        self.lock.set_len(0).map_err(|error| file.io("cannot be written", &error))?;
         let new = file.beside("new");
         let written = || -> io::Result<()> {
             // A leftover could have another owner's mode.
@@ -254,6 +279,25 @@ impl Locked {
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         };
         written().map_err(|error| file.io("cannot be written", &error))
+    }
+
+    /// Forgets it, and notes what it was answered with, beside it: in the file that is locked.
+    ///
+    /// # Errors
+    /// When it is there and cannot be removed.
+    pub(crate) fn remove_given_back(&self, given: &GivenBack) -> Result<(), Failure> {
+        self.remove()?;
+        let note = serde_json::to_vec(given).expect("texts and numbers are JSON");
+        // Where it cannot be noted, whoever asks again is told that nothing is there, which is true.
+        let _ = self.lock.set_len(0).and_then(|()| self.lock.write_all_at(&note, 0));
+        Ok(())
+    }
+
+    /// What was given back last, where nothing was acquired since.
+    pub(crate) fn given_back(&self) -> Option<GivenBack> {
+        let mut note = vec![0; usize::try_from(self.lock.metadata().ok()?.len().min(MOST_BYTES)).ok()?];
+        self.lock.read_exact_at(&mut note, 0).ok()?;
+        serde_json::from_slice(&note).ok()
     }
 
     /// Forgets it.

@@ -6,6 +6,19 @@ pub(crate) fn word(text: &str) -> String {
     if !text.is_empty() && !text.starts_with('-') && text.bytes().all(plain) { text.to_owned() } else { quoted(text) }
 }
 
+/// A command line with names and options. Names that would be taken for options stand last, behind `--`.
+pub(crate) fn line(command: &str, names: &[&str], options: &str) -> String {
+    let (dashed, plain): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| name.starts_with('-'));
+    // `run` takes names behind dashes for names where the first one looks like an option.
+    let words: String = dashed.iter().chain(&plain).map(|name| format!(" {}", word(name))).collect();
+    if !dashed.is_empty() { format!("{command}{options} --{words}") } else { format!("{command}{words}{options}") }
+}
+
+/// An option with its value, behind a space; in one word where the value would be taken for an option.
+pub(crate) fn option(name: &str, value: &str) -> String {
+    format!(" {name}{}{}", if value.starts_with('-') { "=" } else { " " }, word(value))
+}
+
 /// The text in single quotes, which no shell looks into.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -16,6 +29,14 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_name_that_looks_like_an_option_is_kept_from_being_one() {
+        assert_eq!(line("show", &["d"], " --url u"), "show d --url u");
+        assert_eq!(line("show", &["-d"], " --url u"), "show --url u -- '-d'");
+        assert_eq!(line("run", &["a b", "-d"], ""), "run -- '-d' 'a b'");
+        assert_eq!([option("--prefix", "p"), option("--prefix", "-p")], [" --prefix p", " --prefix='-p'"]);
+    }
 
     #[test]
     fn a_shell_gives_every_word_back_byte_for_byte() {

@@ -72,7 +72,7 @@ fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Result
     let typed = resource.typed();
     let failure = Failure::new(Exit::Rejected, format!("{typed}: rejected: {rejection}"));
     let status = format!("fencepost status {typed}");
-    Err(match rejection {
+    let failure = match rejection {
         Rejection::Closed(why) => resource.closed(*why),
         Rejection::Missing => failure.then("eval \"$(fencepost acquire DOMAIN --export)\", or --grant JSON"),
         Rejection::Stale { by: RejectedBy::Fence, .. } | Rejection::NotCurrent => {
@@ -97,7 +97,8 @@ fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Result
         | Rejection::Unverified
         | Rejection::OperationInProgress
         | Rejection::OperationTooOld => failure.then(status),
-    })
+    };
+    Err(failure.of_rejection(rejection))
 }
 
 /// A verdict, as programs read it.

@@ -42,7 +42,8 @@ In a shell:
 
 Nothing renews the lease but `fencepost renew`: without it the lease ends after one TTL. \
 Session, secret and request id stay in a file of mode 600 (FENCEPOST_SESSION_FILE, or fencepost/session.json under \
-XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. Where the answer was lost (exit 82), the same \
+XDG_RUNTIME_DIR), one lease each. The secret never appears in the output. fish refuses what --export prints, as a whole, \
+and with an error: use `run` there. Where the answer was lost (exit 82), the same \
 command asks for it again under the same request id.
 
 A coordinator that takes the call and answers nothing is given up 5 seconds after --wait, or after its last answer \
@@ -51,10 +52,10 @@ pub(crate) struct AcquireArgs {
     /// The domain, e.g. invoices/2026-11
     domain: OsString,
     /// How long the lease lives without `renew`: 1s to 24h
-    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "15s")]
     ttl: String,
     /// Wait for at most this long, up to 10m: for the coordinator, and in the queue
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "0s")]
     wait: String,
     /// What the lease is for: safety (a token), admission (who may start) or advisory (an optimisation)
     #[arg(long, default_value = "safety")]
@@ -63,22 +64,22 @@ pub(crate) struct AcquireArgs {
     #[arg(long, value_name = "TEXT")]
     holder: Option<OsString>,
     /// End the lease this long after the grant, whatever the renewals; more than a tenth of the TTL
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     max_hold: Option<String>,
     /// Grant the domain to nobody else before this long after the grant
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     min_hold: Option<String>,
     /// After an unclean end, grant the domain to nobody for this long
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     lock_delay: Option<String>,
     /// Show this beside the lease; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     metadata: Vec<OsString>,
-    /// Print shell commands that export the grant, for eval; on failure, ones that fail
+    /// Print commands for sh, bash and zsh, not fish, that export the grant, for eval; on failure, ones that fail
     #[arg(long, conflicts_with = "json")]
     pub(crate) export: bool,
     /// Exit with this instead of 75 when another has the domain
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", value_parser = names::held_exit_code, allow_hyphen_values = true)]
     held_exit_code: Option<u8>,
     #[command(flatten)]
     url: UrlArgs,
@@ -332,8 +333,10 @@ async fn not_granted(
     }
     let told = match &error {
         CallError::Refused(refusal) => {
-            let (word, option) = (shell::word(ask.domain.as_str()), args.url.option());
-            let again = |wait: &str| format!("fencepost acquire {word} --wait {wait}{option}");
+            let option = args.url.option();
+            let again = |wait: &str| {
+                shell::line("fencepost acquire", &[ask.domain.as_str()], &format!(" --wait {wait}{option}"))
+            };
             held(&ask.domain, refusal, &option, args.held_exit_code, again)
         }
         CallError::Invalid(_)
@@ -385,5 +388,5 @@ async fn confirm(
 
 fn lost_before_hand_over(domain: &Domain) -> Failure {
     Failure::new(Exit::Lost, format!("{domain} was granted, and lost before it could be handed over"))
-        .then(format!("fencepost acquire {}", shell::word(domain.as_str())))
+        .then(shell::line("fencepost acquire", &[domain.as_str()], ""))
 }

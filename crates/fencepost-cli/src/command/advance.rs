@@ -44,7 +44,7 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     let advancing = match &resource {
         Resource::Sqlite(database) => {
             let advancing = database.doing("raising the fence in");
-            database.connect()?;
+            database.connect_to_write()?;
             advancing
         }
         Resource::File(file) => file.doing("raising the fence of"),
@@ -62,12 +62,7 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
         }
         Ok(Verdict::Rejected(rejection)) => verdict::rejected(&resource, &grant, None, &rejection, output),
         Err(AdvanceError::Invalid(invalid)) => Err(invalid.into()),
-        Err(AdvanceError::Unavailable(cause)) => Err(match &resource {
-            Resource::Sqlite(_) => {
-                Failure::new(Exit::CannotWrite, AdvanceError::Unavailable(cause).to_string()).then(AGAIN)
-            }
-            Resource::File(file) => file.unavailable(&cause),
-        }),
+        Err(AdvanceError::Unavailable(cause)) => Err(resource.unavailable(&cause).detail("the fence was not raised")),
         Err(error @ AdvanceError::Unknown(_)) => Err(Failure::new(Exit::Unknown, error.to_string()).then(AGAIN)),
     }
 }

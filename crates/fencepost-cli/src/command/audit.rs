@@ -91,7 +91,15 @@ fn in_place(finding: &Finding, typed: &str, path: &Path) -> String {
         "TABLE" => finding.subject.as_deref().map_or_else(|| word.to_owned(), shell::word),
         _ => word.to_owned(),
     };
-    finding.fix.split(' ').map(in_place).collect::<Vec<_>>().join(" ")
+    match finding.subject.as_deref().filter(|subject| subject.starts_with('-')) {
+        // A table with such a name has to stand behind the options.
+        Some(table) if finding.fix.contains(" TABLE") => {
+            let fix = finding.fix.replace(" TABLE", "");
+            let line = fix.split(' ').map(in_place).collect::<Vec<_>>().join(" ");
+            shell::line(&line, &[table], "")
+        }
+        Some(_) | None => finding.fix.split(' ').map(in_place).collect::<Vec<_>>().join(" "),
+    }
 }
 
 fn json(finding: &Finding) -> Value {
@@ -127,6 +135,7 @@ mod tests {
         let guard = "fencepost guard sqlite:PATH TABLE --domain EXPR";
         let typed = |subject| advice(guard, subject, "sqlite:x.db", "x.db");
         assert_eq!(typed(Some("order items")), "fencepost guard sqlite:x.db 'order items' --domain EXPR");
+        assert_eq!(typed(Some("-t")), "fencepost guard sqlite:x.db --domain EXPR -- '-t'");
         assert_eq!(typed(None), "fencepost guard sqlite:x.db TABLE --domain EXPR");
     }
 }

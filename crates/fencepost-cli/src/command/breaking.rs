@@ -9,6 +9,7 @@ use fencepost_core::{
     lease::{BreakRefusal, Broken, Filter},
     limits,
 };
+use fencepost_receiver::AdvanceError;
 use fencepost_wire::BreakAnswer;
 use serde_json::json;
 
@@ -130,18 +131,18 @@ fn not_broken(
             .then(same_line(args, domain, lease));
     }
     failure.detail("no lease was ended and no token used up").then(format!(
-        "see who holds it now: fencepost show {}{}",
-        shell::word(domain.as_str()),
-        args.url.option()
+        "see who holds it now: {}",
+        shell::line("fencepost show", &[domain.as_str()], &args.url.option())
     ))
 }
 
 /// The command as it was typed.
 fn same_line(args: &BreakArgs, domain: &Domain, lease: LeaseId) -> String {
-    let (domain, reason) = (shell::word(domain.as_str()), shell::word(&args.reason.to_string_lossy()));
-    let receivers = args.advance.iter().map(|typed| format!(" --advance {}", shell::word(&typed.to_string_lossy())));
-    let receivers: String = receivers.collect();
-    format!("fencepost break {domain} --lease {lease} --reason {reason}{receivers}{}", args.url.option())
+    let reason = shell::option("--reason", &args.reason.to_string_lossy());
+    let receivers: String =
+        args.advance.iter().map(|typed| shell::option("--advance", &typed.to_string_lossy())).collect();
+    let options = format!(" --lease {lease}{reason}{receivers}{}", args.url.option());
+    shell::line("fencepost break", &[domain.as_str()], &options)
 }
 
 async fn advance(
@@ -165,7 +166,12 @@ async fn advance(
             // What shuts out this token shuts out the old holder's smaller one.
             Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
             Ok(Verdict::Rejected(rejection)) => Err((Exit::Rejected, rejection.to_string())),
-            Err(error) => Err((Exit::CannotWrite, error.to_string())),
+            Err(AdvanceError::Unavailable(cause)) => {
+                Err((receiver.unavailable(&cause).exit(), AdvanceError::Unavailable(cause).to_string()))
+            }
+            Err(error @ (AdvanceError::Invalid(_) | AdvanceError::Unknown(_))) => {
+                Err((Exit::CannotWrite, error.to_string()))
+            }
         };
         Reached { receiver: receiver.typed().to_owned(), outcome }
     };

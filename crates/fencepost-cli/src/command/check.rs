@@ -12,8 +12,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     output::{Output, counted},
+    path,
     progress::{self, Doing},
-    shell,
 };
 
 /// Check a history of calls and answers: was anything applied that must not have been?
@@ -57,12 +57,8 @@ impl Read for Watched<'_> {
 pub(crate) fn run(args: &CheckArgs, output: Output) -> Result<Exit, Failure> {
     let name = args.history.display();
     let unreadable = |error: &io::Error| {
-        let exit = match error.kind() {
-            ErrorKind::PermissionDenied => Exit::Denied,
-            _ => Exit::Configuration,
-        };
-        Failure::new(exit, format!("the history {name} cannot be read: {error}"))
-            .then(format!("ls -l {}", shell::word(&name.to_string())))
+        let what = format!("the history {name} cannot be read: {error}");
+        path::failed(what, &args.history, error, Exit::Configuration)
     };
     let is_stdin = args.history.as_os_str() == "-";
     // Whoever types it knows what is waited for.

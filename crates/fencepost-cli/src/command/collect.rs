@@ -24,7 +24,7 @@ pub(crate) struct CollectArgs {
     /// The resource, as sqlite:PATH or file:PATH
     resource: OsString,
     /// Forget operation records born below this token
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     horizon: Option<String>,
     #[command(flatten)]
     url: UrlArgs,

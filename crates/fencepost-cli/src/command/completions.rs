@@ -4,11 +4,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Args, Command};
+use clap::{Args, Command, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use serde_json::json;
 
-use crate::{exit::Exit, failure::Failure, help, output::Output, shell};
+use crate::{exit::Exit, failure::Failure, help, output::Output, path};
 
 /// Print completions for a shell
 #[derive(Args, Debug)]
@@ -21,10 +22,24 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
+/// The condition of fish for what stands behind `help`, by the function that the script has.
+const IN_HELP: &str = "__fish_fencepost_using_subcommand help";
+
 pub(crate) fn completions(args: &CompletionsArgs, output: Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(), "fencepost", &mut script);
-    output.line(String::from_utf8_lossy(&script).trim_end())?;
+    clap_complete::generate(args.shell, &mut completed(), "fencepost", &mut script);
+    if args.shell == Shell::Fish {
+        // What stands behind a command is not in what the library makes for this shell.
+        let topics = help::topics().collect::<Vec<_>>().join(" ");
+        script.extend(format!("complete -c fencepost -n \"{IN_HELP}\" -f -a \"{topics}\"\n").into_bytes());
+    }
+    let script = String::from_utf8_lossy(&script);
+    let script = script.trim_end();
+    if output.json {
+        output.json(&json!({"shell": args.shell.to_string(), "script": script}))?;
+    } else {
+        output.line(script)?;
+    }
     Ok(Exit::Done)
 }
 
@@ -42,14 +57,14 @@ pub(crate) struct ManArgs {
 pub(crate) fn man(args: &ManArgs, output: Output) -> Result<Exit, Failure> {
     let dir = Path::new(&args.dir);
     let pages = write_pages(dir).map_err(|(path, error)| {
-        Failure::new(Exit::CannotWrite, format!("{}: {error}", path.display()))
-            .then(format!("ls -ld {}", shell::word(&dir.to_string_lossy())))
+        path::failed(format!("{}: {error}", path.display()), &path, &error, Exit::CannotWrite)
+            .then(format!("ls -ld {}", path::word(dir)))
     })?;
     if output.json {
-        output.json(&serde_json::json!({ "pages": pages }))?;
+        output.json(&json!({ "pages": pages }))?;
     } else {
         output.line(&format!("{} pages in {}", pages.len(), dir.display()))?;
-        output.line(&format!("next: man -l {}", shell::word(&dir.join("fencepost.1").to_string_lossy())))?;
+        output.line(&format!("next: man -l {}", path::word(&dir.join("fencepost.1"))))?;
     }
     Ok(Exit::Done)
 }
@@ -69,13 +84,20 @@ fn write_pages(dir: &Path) -> Result<Vec<String>, (PathBuf, io::Error)> {
         pages.push(file);
         Ok(())
     };
-    for command in whole.get_subcommands().filter(|command| command.get_name() != "help") {
+    for command in whole.get_subcommands() {
         let name = format!("fencepost-{}", command.get_name());
         write(name, command.clone())?;
     }
     write("fencepost".to_owned(), whole)?;
     pages.sort_unstable();
     Ok(pages)
+}
+
+/// The same with every word that `help` explains: for a shell to offer, where the parser takes any word and says what is
+/// wrong with it.
+fn completed() -> Command {
+    let topics = PossibleValuesParser::new(help::topics());
+    shown().mut_subcommand("help", |help| help.mut_arg("words", |words| words.value_parser(topics)))
 }
 
 /// The command line without what is hidden: neither of these is to offer what nobody should type.

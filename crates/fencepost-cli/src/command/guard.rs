@@ -13,6 +13,7 @@ use crate::{
     coordinator::{Call, UrlArgs, asking, failed},
     exit::Exit,
     failure::Failure,
+    names,
     output::Output,
     progress,
     resource::{FileResource, Resource, SqliteResource},
@@ -52,10 +53,10 @@ pub(crate) struct GuardArgs {
     #[arg(long, value_name = "NAME", requires = "epoch")]
     issuer: Option<String>,
     /// By hand: the greatest epoch that is accepted
-    #[arg(long, value_name = "N", requires = "issuer")]
+    #[arg(long, value_name = "N", requires = "issuer", value_parser = names::epoch, allow_hyphen_values = true)]
     epoch: Option<u32>,
     /// By hand: the least token that is accepted
-    #[arg(long, value_name = "TOKEN", requires = "issuer")]
+    #[arg(long, value_name = "TOKEN", requires = "issuer", allow_hyphen_values = true)]
     floor: Option<String>,
     #[command(flatten)]
     url: UrlArgs,
@@ -162,8 +163,8 @@ async fn guard_file(
     }
     output.line(&format!("guarded {typed} for domain {}: `fencepost write` refuses older tokens", guarded.domain))?;
     tell_refused(&guarded.refused, output)?;
-    let domain = shell::word(guarded.domain.as_str());
-    output.line(&format!("next: fencepost run {domain} --advance {typed} -- COMMAND"))?;
+    let line = shell::line("fencepost run", &[guarded.domain.as_str()], &format!(" --advance {typed}"));
+    output.line(&format!("next: {line} -- COMMAND"))?;
     Ok(Exit::Done)
 }
 
@@ -263,11 +264,9 @@ fn tell(
     tell_refused(&guarded.refused, output)?;
     output.line(&format!("next: fencepost audit {}", resource.typed))?;
     if guarded.mode == Mode::Observe {
-        let (table, domain) = (shell::word(&guarded.table), shell::word(expression.as_str()));
-        output.line(&format!(
-            "once nothing is noted any more: fencepost guard {} {table} --domain {domain}",
-            resource.typed
-        ))?;
+        let domain = shell::option("--domain", expression.as_str());
+        let line = shell::line(&format!("fencepost guard {}", resource.typed), &[&guarded.table], &domain);
+        output.line(&format!("once nothing is noted any more: {line}"))?;
     }
     Ok(())
 }

@@ -13,6 +13,10 @@ use crate::{duration::readable_left, exit::Exit, failure::Failure, output::Outpu
 const VARIABLES: [&str; 5] =
     ["FENCEPOST_DOMAIN", "FENCEPOST_TOKEN", "FENCEPOST_GRANT", "FENCEPOST_GRANTS", "FENCEPOST_CORRELATION"];
 
+/// Begins every export. A POSIX shell passes over it; fish, which would read `unset` and backslashes otherwise, takes
+/// nothing of a text that has it, fails, and shows it.
+const NOT_FOR_FISH: &str = r#": "${these_lines_are_for_sh_bash_and_zsh_not_for_fish-}""#;
+
 /// A lease that was acquired.
 pub(crate) struct Handed<'a> {
     pub(crate) answered: Answered<Granted>,
@@ -39,7 +43,7 @@ pub(crate) fn hand_over(handed: Handed<'_>, export: bool, output: Output) -> Res
 
 /// Shell commands that fail with this code: what `eval` gets instead of nothing, which it would take for success.
 pub(crate) fn failing_export(code: u8) -> String {
-    format!("unset {}; (exit {code})", VARIABLES.join(" "))
+    format!("{NOT_FOR_FISH}\nunset {}; (exit {code})", VARIABLES.join(" "))
 }
 
 fn summary(handed: &Handed<'_>) -> String {
@@ -50,13 +54,12 @@ fn summary(handed: &Handed<'_>) -> String {
         Permission::Advisory => " (advisory: no token)".to_owned(),
     };
     let left = u64::try_from(handed.remaining.as_millis()).unwrap_or(u64::MAX);
-    let domain = shell::word(acquired.domain.as_str());
+    let look = shell::line("fencepost show", &[acquired.domain.as_str()], &handed.url_option);
     format!(
         "acquired {}{with}\n  ends in    {} unless renewed: fencepost renew\n  give back  fencepost release\n  \
-         look       fencepost show {domain}{}",
+         look       {look}",
         acquired.domain,
         readable_left(left),
-        handed.url_option,
     )
 }
 
@@ -96,7 +99,7 @@ fn exports(handed: &Handed<'_>) -> Result<String, Failure> {
         Permission::Advisory => {}
     }
     let unset: Vec<&str> = VARIABLES.into_iter().filter(|name| !set.iter().any(|(set, _)| set == name)).collect();
-    let mut lines = vec![format!("unset {}", unset.join(" "))];
+    let mut lines = vec![NOT_FOR_FISH.to_owned(), format!("unset {}", unset.join(" "))];
     lines.extend(set.iter().map(|(name, value)| format!("export {name}={}", shell::quoted(value))));
     Ok(lines.join("\n"))
 }

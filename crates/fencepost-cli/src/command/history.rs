@@ -36,10 +36,10 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<std::ffi::OsString>,
     /// Only what this token was granted or burned for, as epoch.sequence or decimal
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     token: Option<String>,
     /// At most this many rows, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT.to_string())]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = limits::PAGE_DEFAULT.to_string())]
     limit: String,
     /// Start where an earlier page ended
     #[arg(long, value_name = "CURSOR")]
@@ -72,25 +72,28 @@ pub(crate) async fn run(args: HistoryArgs, output: Output) -> Result<Exit, Failu
     }
     if page.items.is_empty() {
         output.line("nothing is remembered of that")?;
-        let domain = args.domain.as_ref().map(|domain| shell::word(&domain.to_string_lossy()));
-        let next = domain.map_or_else(|| "ls".to_owned(), |domain| format!("show {domain}"));
-        output.line(&format!("next: fencepost {next}{}", args.url.option()))?;
+        let url = args.url.option();
+        let next = match &args.domain {
+            Some(domain) => shell::line("fencepost show", &[&*domain.to_string_lossy()], &url),
+            None => format!("fencepost ls{url}"),
+        };
+        output.line(&format!("next: {next}"))?;
         return Ok(Exit::Done);
     }
     output.table(&["WHEN", "WHAT", "DOMAIN", "TOKEN", "HOLDER", "ABOUT"], page.items.iter().map(row).collect())?;
     if let Some(cursor) = &page.next_cursor {
-        let (which, limit, url) = (which(&args), args.limit, args.url.option());
-        output.command("more", &format!("fencepost history{which} --limit {limit} --cursor {cursor}{url}"))?;
+        output.command("more", &next_page(&args, cursor))?;
     }
     Ok(Exit::Done)
 }
 
-fn which(args: &HistoryArgs) -> String {
-    let word = |text: &std::ffi::OsString| shell::word(&text.to_string_lossy());
-    let domain = args.domain.as_ref().map(|domain| format!(" {}", word(domain)));
-    let prefix = args.prefix.as_ref().map(|prefix| format!(" --prefix {}", word(prefix)));
+fn next_page(args: &HistoryArgs, cursor: &str) -> String {
+    let domain = args.domain.as_ref().map(|domain| domain.to_string_lossy());
+    let prefix = args.prefix.as_ref().map(|prefix| shell::option("--prefix", &prefix.to_string_lossy()));
     let token = args.token.as_ref().map(|token| format!(" --token {token}"));
-    [domain, prefix, token].into_iter().flatten().collect()
+    let which: String = [prefix, token].into_iter().flatten().collect();
+    let options = format!("{which} --limit {} --cursor {cursor}{}", args.limit, args.url.option());
+    shell::line("fencepost history", &domain.as_deref().into_iter().collect::<Vec<_>>(), &options)
 }
 
 fn row(item: &HistoryItem) -> Vec<String> {

@@ -30,7 +30,7 @@ pub(crate) struct LsArgs {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<std::ffi::OsString>,
     /// At most this many rows, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = limits::PAGE_DEFAULT.to_string())]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = limits::PAGE_DEFAULT.to_string())]
     limit: String,
     /// Start where an earlier page ended
     #[arg(long, value_name = "CURSOR")]
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: LsArgs, output: Output) -> Result<Exit, Failure> {
         )?;
     }
     if let Some(cursor) = list.next_cursor {
-        let prefix = if prefix.is_empty() { String::new() } else { format!(" --prefix {}", shell::word(&prefix)) };
+        let prefix = if prefix.is_empty() { String::new() } else { shell::option("--prefix", &prefix) };
         let next = format!("fencepost ls{prefix} --limit {} --cursor {cursor}{}", args.limit, args.url.option());
         output.command("more", &next)?;
     }

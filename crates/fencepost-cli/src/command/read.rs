@@ -12,6 +12,7 @@ use crate::{
     exit::Exit,
     failure::{AGAIN, Failure, REPORT},
     output::Output,
+    path,
     resource::{FileResource, Resource},
     verdict,
 };
@@ -73,7 +74,7 @@ pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Configuration, what).then(format!("fencepost write {}", file.typed)));
     };
     let unreadable = |error: io::Error| {
-        Failure::new(Exit::CannotWrite, format!("{path} cannot be read: {error}"))
+        Failure::new(path::exit(&error, Exit::CannotWrite), format!("{path} cannot be read: {error}"))
             .detail("what was printed of it, if anything, is not the whole: base no write on it")
             .then("run the same command again; where that fails as well, see what `dmesg` says of the disk")
     };

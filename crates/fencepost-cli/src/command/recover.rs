@@ -150,10 +150,10 @@ async fn recover_file(
     coordinator: Asked<'_>,
     output: Output,
 ) -> Result<Exit, Failure> {
-    let again = |domain: &str| format!("fencepost recover {} --domain {domain}", resource.typed);
+    let again = |domain: &str| format!("fencepost recover {}{}", resource.typed, shell::option("--domain", domain));
     let failed = |error: file::MaintenanceError| match error {
         file::MaintenanceError::WrongDomain { ref here, .. } => {
-            Failure::new(Exit::Rejected, error.to_string()).then(again(&shell::word(here.as_str())))
+            Failure::new(Exit::Rejected, error.to_string()).then(again(here.as_str()))
         }
         error => resource.failed(error),
     };
@@ -178,7 +178,7 @@ async fn recover_file(
     };
     let noted = resource.receiver.incarnation().map_err(failed)?;
     if noted.recovery.is_none() {
-        coordinator.must_be_named(&again(&shell::word(domain.as_str())))?;
+        coordinator.must_be_named(&again(domain.as_str()))?;
     }
     let seed = coordinator.seed().await?;
     let recovered = resource.receiver.recover(&domain, &noted, &seed).map_err(failed)?;

@@ -15,7 +15,7 @@ use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
     output::Output,
-    session_file::{Kept, Locked, SessionFile},
+    session_file::{GivenBack, Kept, Locked, SessionFile},
     shell,
 };
 
@@ -25,18 +25,19 @@ use crate::{
 The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR); it is \
 removed when the lease has ended. Settle every write whose outcome is unknown first: the next holder may start at once.
 
-Safe to repeat: where the answer is lost, the file stays and the same command asks again. Exits 80 when the lease had \
-been lost before, so that a script learns that its work may have overlapped with another's.")]
+Safe to repeat: the same command again gets the same answer, until something is acquired with that file again. Where the \
+answer is lost (82), the file stays and the same command asks for it. Exits 80 when the lease had been lost before, so that \
+a script learns that its work may have overlapped with another's, and 78 where nothing was acquired with the file.")]
 pub(crate) struct ReleaseArgs {}
 
 pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
     let file = SessionFile::find()?;
-    if file.read()?.is_none() {
+    if file.read()?.is_none() && !file.was_used() {
         return Err(file.nothing_kept());
     }
     let locked = file.lock().await?;
     // Somebody else may have released it while this command waited.
-    let kept = locked.file.read()?.ok_or_else(|| locked.file.nothing_kept())?;
+    let Some(kept) = locked.file.read()? else { return again(&locked, output) };
     let coordinator = connect(&kept.url)?;
     let (key, domain) = (kept.key()?, kept.domain()?);
     let _asking = asking(&kept.url);
@@ -44,6 +45,28 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
         None => give_up_unanswered(&coordinator, &kept, &key, &domain, &locked, output).await,
         Some(granted) => give_back(&coordinator, &kept, &key, &domain, granted.lease, &locked, output).await,
     }
+}
+
+/// The same answer once more.
+fn again(locked: &Locked, output: Output) -> Result<Exit, Failure> {
+    let given = locked.given_back().ok_or_else(|| locked.file.nothing_kept())?;
+    if output.json {
+        output.json(&given.answer)?;
+    }
+    match (given.lost, given.lease) {
+        (Some(how), Some(lease)) => Err(lost(&given.url, &given.domain, lease, &how)),
+        (Some(_) | None, _) => {
+            if !output.json {
+                output.line(&format!("released {}, and had done so before", given.domain))?;
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn given(kept: &Kept, answer: ReleaseAnswer, lost: Option<String>) -> GivenBack {
+    let lease = kept.granted.map(|granted| granted.lease);
+    GivenBack { url: kept.url.clone(), domain: kept.asked.domain.clone(), lease, answer, lost }
 }
 
 /// Whatever the unanswered acquire got hangs on its session, so its end is the end of both.
@@ -56,9 +79,10 @@ async fn give_up_unanswered(
     output: Output,
 ) -> Result<Exit, Failure> {
     end_session(coordinator, kept, key).await?;
-    locked.remove()?;
+    let answer = ReleaseAnswer { ended: None, holds_left: 0 };
+    locked.remove_given_back(&given(kept, answer, None))?;
     if output.json {
-        output.json(&ReleaseAnswer { ended: None, holds_left: 0 })?;
+        output.json(&answer)?;
     } else {
         output.line(&format!("gave up the acquire of {domain}, which was never answered"))?;
     }
@@ -82,7 +106,11 @@ async fn give_back(
     };
     // The session has nothing left to do. Where this call is lost, it ends by itself within one TTL.
     let _ = coordinator.end_session(key).await;
-    locked.remove()?;
+    let lost = match released.ended {
+        None | Some(LeaseEnd::Released) => None,
+        Some(end @ (LeaseEnd::Expired | LeaseEnd::Revoked | LeaseEnd::Recovered)) => Some(end.as_str().to_owned()),
+    };
+    locked.remove_given_back(&given(kept, ReleaseAnswer::from(released), lost))?;
     tell(kept, domain, lease, released, output)
 }
 
@@ -98,15 +126,15 @@ fn tell(kept: &Kept, domain: &Domain, lease: LeaseId, released: Released, output
             Ok(Exit::Done)
         }
         Some(end @ (LeaseEnd::Expired | LeaseEnd::Revoked | LeaseEnd::Recovered)) => {
-            Err(lost(kept, domain, lease, end.as_str()))
+            Err(lost(&kept.url, domain.as_str(), lease, end.as_str()))
         }
     }
 }
 
-fn lost(kept: &Kept, domain: &Domain, lease: LeaseId, how: &str) -> Failure {
+fn lost(url: &str, domain: &str, lease: LeaseId, how: &str) -> Failure {
     Failure::new(Exit::Lost, format!("the lease on {domain} had ended before ({how})"))
         .detail(format!("lease {lease}; the work may have overlapped with another's, which receivers refuse"))
-        .then(format!("fencepost show {}{}", shell::word(domain.as_str()), UrlArgs { url: kept.url.clone() }.option()))
+        .then(shell::line("fencepost show", &[domain], &UrlArgs { url: url.to_owned() }.option()))
 }
 
 fn not_released(
@@ -121,9 +149,10 @@ fn not_released(
             refusal @ (SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession),
         )) => {
             let granted = kept.granted.map(|granted| granted.lease);
-            let removed = locked.remove();
+            let (how, answer) = (refusal.to_string(), ReleaseAnswer { ended: None, holds_left: 0 });
+            let removed = locked.remove_given_back(&given(kept, answer, Some(how.clone())));
             match (granted, removed) {
-                (Some(lease), Ok(())) => lost(kept, domain, lease, &refusal.to_string()),
+                (Some(lease), Ok(())) => lost(&kept.url, domain.as_str(), lease, &how),
                 (_, Err(failure)) => failure,
                 (None, Ok(())) => failed(Call::Change, &kept.url, error),
             }

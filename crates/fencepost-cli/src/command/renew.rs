@@ -37,8 +37,8 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
     let _asking = asking(&kept.url);
     let call = |_| coordinator.heartbeat(&key, Claim::Held(vec![lease]));
     let answered = patiently(Duration::ZERO, settle(&kept), call).await;
-    let word = shell::word(domain.as_str());
-    let anew = format!("stop the work, then acquire anew: fencepost acquire {word}");
+    let line = shell::line("fencepost acquire", &[domain.as_str()], "");
+    let anew = format!("stop the work, then acquire anew: {line}");
     let answered = answered.map_err(|(error, _)| not_renewed(&kept, error, &anew))?;
     let ended = answered.answer.ended.iter().find(|ended| ended.lease == lease);
     let live = answered.answer.leases.iter().flatten().find(|live| live.lease == lease).cloned();
@@ -74,8 +74,8 @@ pub(crate) fn settle(kept: &Kept) -> Duration {
 
 /// The acquire was sent, or was about to be, and nothing is known of its answer.
 fn never_answered(kept: &Kept) -> Failure {
-    let word = shell::word(&kept.asked.domain);
+    let line = shell::line("fencepost acquire", &[&kept.asked.domain], "");
     Failure::new(Exit::Lost, format!("the acquire of {} was never answered: nothing is held", kept.asked.domain))
-        .then(format!("ask again for its answer, with the same options: fencepost acquire {word}"))
+        .then(format!("ask again for its answer, with the same options: {line}"))
         .then("give up whatever it may have got: fencepost release")
 }

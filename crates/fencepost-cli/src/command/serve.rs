@@ -18,9 +18,10 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
+    names,
     output::Output,
+    path,
     progress::{self, Doing},
-    shell,
 };
 
 /// Run the coordinator
@@ -51,7 +52,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     init: bool,
     /// The epoch of the new store [default: hours since 2026-01-01]
-    #[arg(long, value_name = "N", requires = "init")]
+    #[arg(long, value_name = "N", requires = "init", value_parser = names::epoch, allow_hyphen_values = true)]
     epoch: Option<u32>,
     /// The name of the new store, of one that was lost [default: one that nobody has]
     #[arg(long, value_name = "NAME", requires = "epoch")]
@@ -201,7 +202,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Failure {
 }
 
 fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
-    let dir = shell::word(&args.data.to_string_lossy());
+    let dir = path::word(&args.data);
     let what = error.to_string();
     let configuration = || Failure::new(Exit::Configuration, what.clone());
     match error {
@@ -232,9 +233,9 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
             .then(format!("ls -ld {dir}"))
             .then("--data with a directory; where it lies on another disk, see that the disk is mounted"),
         OpenError::Denied { path, .. } => Failure::new(Exit::Denied, what)
-            .then(format!("ls -ld {dir} {}", shell::word(&path.to_string_lossy())))
+            .then(format!("ls -ld {dir} {}", path::word(path)))
             .then("run the same command as the user that the store belongs to"),
-        OpenError::Io { .. } => Failure::new(Exit::CannotWrite, what).then(format!("ls -ld {dir}")),
+        OpenError::Io { path, source } => path::failed(what, path, source, Exit::CannotWrite),
         OpenError::Boot(_) => configuration().then("see that /proc is mounted"),
         OpenError::Thread(_) => Failure::new(Exit::Unreachable, what).then(AGAIN),
     }

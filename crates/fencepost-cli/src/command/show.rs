@@ -57,14 +57,16 @@ pub(crate) async fn run(args: ShowArgs, output: Output) -> Result<Exit, Failure>
     match page.rows.first() {
         None => {
             output.line(&format!("nobody holds {domain}"))?;
-            let (word, option) = (shell::word(domain.as_str()), args.url.option());
+            let option = args.url.option();
+            let line =
+                |command: &str, options: &str| shell::line(command, &[domain.as_str()], &format!("{options}{option}"));
             let next = match queue.reserved.zip(queue.remaining_ms) {
-                None => format!("fencepost acquire {word}{option}"),
+                None => line("fencepost acquire", ""),
                 Some((kind, ms)) => {
                     output.line(&format!("  reserved  {} for {} more", kind.as_str(), readable_left(ms)))?;
                     match wait_for(ms) {
-                        Some(wait) => format!("fencepost acquire {word} --wait {wait}{option}"),
-                        None => format!("fencepost explain {word}{option}"),
+                        Some(wait) => line("fencepost acquire", &format!(" --wait {wait}")),
+                        None => line("fencepost explain", ""),
                     }
                 }
             };

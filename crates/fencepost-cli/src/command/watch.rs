@@ -36,7 +36,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "TEXT")]
     prefix: Option<std::ffi::OsString>,
     /// Stop after this many events of leases and rejections
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = names::count, allow_hyphen_values = true)]
     count: Option<u64>,
     #[command(flatten)]
     url: UrlArgs,

@@ -44,7 +44,7 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "ID")]
     operation: Option<String>,
     /// The token under which the operation was first named
-    #[arg(long, value_name = "TOKEN", requires = "operation")]
+    #[arg(long, value_name = "TOKEN", requires = "operation", allow_hyphen_values = true)]
     born: Option<String>,
     /// Take no input at all for what was meant
     #[arg(long)]
@@ -121,8 +121,13 @@ fn failed(file: &FileResource, error: WriteError<io::Error>) -> Failure {
         .then("see whether the command before the pipe has failed; --allow-empty where empty is meant"),
         WriteError::Invalid(invalid) => invalid.into(),
         WriteError::Mutation(error) => {
-            Failure::new(Exit::CannotWrite, format!("nothing was changed, standard input cannot be read: {error}"))
-                .then(AGAIN)
+            let what = format!("nothing was changed, standard input cannot be read: {error}");
+            match error.kind() {
+                io::ErrorKind::IsADirectory => {
+                    Failure::new(Exit::Usage, what).then("name a file behind `<`, no folder")
+                }
+                _ => Failure::new(Exit::CannotWrite, what).then(AGAIN),
+            }
         }
         WriteError::Unavailable(cause) => file.unavailable(&cause),
         WriteError::Misused(rule) => Failure::new(Exit::Bug, format!("nothing was changed: {rule}")).then(REPORT),

@@ -26,7 +26,7 @@ use self::{play::Player, promise::Checked, script::Act, stage::Stage, tell::Tell
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
-    shell,
+    path,
 };
 
 const AFTER_HELP: &str = "\
@@ -68,7 +68,8 @@ pub(crate) fn run(args: DemoArgs, json: bool) -> Result<Exit, Failure> {
 
 fn make_room() -> Result<TempDir, Failure> {
     tempfile::Builder::new().prefix("fencepost-demo-").tempdir().map_err(|error| {
-        Failure::new(Exit::CannotWrite, format!("no folder can be made in {}: {error}", env::temp_dir().display()))
+        let what = format!("no folder can be made in {}: {error}", env::temp_dir().display());
+        Failure::new(path::exit(&error, Exit::CannotWrite), what)
             .then("set TMPDIR to a folder that can be written, and run the demo again")
     })
 }
@@ -124,7 +125,7 @@ fn finish(args: DemoArgs, dir: TempDir, json: bool, ending: &Ending) -> Result<E
         let path = dir.path().to_owned();
         dir.close().map_err(|error| {
             Failure::new(Exit::CannotWrite, format!("{} cannot be removed: {error}", path.display()))
-                .then(format!("rm -r {}", shell::word(&path.to_string_lossy())))
+                .then(format!("rm -r {}", path::word(&path)))
         })?;
         teller.next(&program)?;
     }

@@ -15,6 +15,7 @@ use fencepost_receiver::{
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
+    path::{self, word},
     progress::{self, Doing},
     shell,
 };
@@ -69,9 +70,9 @@ impl FileResource {
                 .then("use the coordinator that this file was guarded for")
                 .then(status),
             MaintenanceError::WrongDomain { here, .. } => Failure::new(Exit::Rejected, what).then(format!(
-                "fencepost guard {} --domain {}",
+                "fencepost guard {}{}",
                 self.typed,
-                shell::word(here.as_str())
+                shell::option("--domain", here.as_str())
             )),
             MaintenanceError::Closed(why) => self.closed(why),
             MaintenanceError::Overtaken => {
@@ -84,8 +85,9 @@ impl FileResource {
 
     /// A receiver that accepts nothing.
     pub(crate) fn closed(&self, why: Closure) -> Failure {
-        let failure = Failure::new(Exit::Rejected, format!("{}: {}", self.typed, Rejection::Closed(why)));
-        match why {
+        let rejection = Rejection::Closed(why);
+        let failure = Failure::new(Exit::Rejected, format!("{}: {rejection}", self.typed));
+        let failure = match why {
             Closure::NotGuarded => failure.then(format!("fencepost guard {} --domain NAME", self.typed)),
             Closure::MetadataMissing => failure
                 .detail("it stays closed until it is recovered with what the coordinator says is live")
@@ -97,7 +99,8 @@ impl FileResource {
             | Closure::ByOperator => failure
                 .detail("it stays closed until it is recovered with what the coordinator says is live")
                 .then(format!("fencepost recover {}", self.typed)),
-        }
+        };
+        failure.of_rejection(&rejection)
     }
 
     /// A call that the storage did not take. Nothing was changed.
@@ -127,14 +130,17 @@ pub(crate) fn holder_among(locks: &str, inode: u64) -> Option<u32> {
 
 /// A file that cannot be used as it is asked for.
 fn troubled(trouble: &Trouble) -> Failure {
-    let word = |path: &Path| shell::word(&path.to_string_lossy());
     let failure = Failure::new(Exit::CannotWrite, trouble.to_string());
     match trouble {
         Trouble::NoFolder { folder } => failure.then(format!("mkdir -p {}", word(folder))),
         Trouble::NotAFile { path, .. } => failure.then(format!("ls -ld {}; then name a plain file", word(path))),
-        Trouble::Link { target, .. } => {
-            failure.then(format!("the same command with {}", shell::word(&format!("file:{}", target.display()))))
-        }
+        Trouble::Link { path, target } => match fs::metadata(path) {
+            // A link that leads nowhere leads whoever follows it in a circle.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => failure.then(path::advice(path, &error)),
+            Ok(_) | Err(_) => {
+                failure.then(format!("the same command with {}", shell::word(&format!("file:{}", target.display()))))
+            }
+        },
         Trouble::NotOurs { path, .. } => {
             failure.then(format!("ls -ld {}; then move it away and run the same command again", word(path)))
         }
@@ -144,11 +150,12 @@ fn troubled(trouble: &Trouble) -> Failure {
         Trouble::Name { .. } => failure.then("give the file another name"),
         Trouble::Denied { path, .. } => failure.then(format!("ls -ld {}", word(path))).ending_in(Exit::Denied),
         Trouble::ReadOnly { path } | Trouble::Full { path } => {
-            failure.then(format!("df {}; then run the same command again", word(path.parent().unwrap_or(path))))
+            failure.then(path::advice(path, &rustix::io::Errno::NOSPC.into()))
         }
         Trouble::RecordsFull { .. } => failure.then("fencepost release, then acquire anew"),
         Trouble::NewerLayout { .. } => failure.then("use a newer build of fencepost").ending_in(Exit::Configuration),
-        Trouble::Busy { .. } | Trouble::Io { .. } => failure.then(AGAIN),
+        Trouble::Io { path, source, .. } => failure.then(path::advice(path, source)),
+        Trouble::Busy { .. } => failure.then(AGAIN),
     }
 }
 

@@ -4,10 +4,10 @@ use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, ValueEnum};
 use fencepost_core::{
-    Contract, Domain, Holder, Invalid, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait, lease::Terms, limits,
+    Contract, Domain, Holder, Invalid, Issuer, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait, lease::Terms, limits,
 };
 
-use super::{plan::Limits, resource::Resource};
+use super::{environment, plan::Limits, resource::Resource};
 use crate::{
     coordinator::UrlArgs,
     duration::{Typed, refuse_unusable, refused},
@@ -49,9 +49,11 @@ after --wait (in the queue a third of the TTL, 10 seconds at most), with 69. Whe
 was started `run` exits 82. Otherwise it exits with what the command exits with, 128+n where signal n killed it, and \
 126 or 127 where it could not be started; see `fencepost help exit-codes`.")]
 pub(crate) struct RunArgs {
-    /// The domains, e.g. invoices/2026-11
-    #[arg(required = true, value_name = "DOMAIN")]
+    /// The domains, e.g. invoices/2026-11; where one begins with -, all of them behind a -- of their own, that one first
+    #[arg(required_unless_present = "dashed", value_name = "DOMAIN")]
     domains: Vec<OsString>,
+    #[arg(long = DASHED, hide = true)]
+    dashed: Vec<OsString>,
     /// Raise the fence of this resource before the command starts; may be repeated
     #[arg(long, value_name = "RESOURCE")]
     advance: Vec<OsString>,
@@ -59,22 +61,22 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT")]
     if_held: Option<IfHeld>,
     /// Wait for at most this long, up to 10m: for the coordinator, and in the queue; then do what --if-held says
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     wait: Option<String>,
     /// How long the lease lives without a heartbeat: 1s to 24h
-    #[arg(long, value_name = "DURATION", default_value = "15s")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "15s")]
     ttl: String,
     /// How long the command has to end after TERM [default: a quarter of the TTL, 5s at most]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     stop_after: Option<String>,
     /// End the lease, and the command, this long after the grant; a good part of the TTL, or nothing is left to work in
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     max_hold: Option<String>,
     /// Grant the domain to nobody else before this long after the grant, even when the command has ended
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     min_hold: Option<String>,
     /// After an unclean end, grant the domain to nobody for this long
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     lock_delay: Option<String>,
     /// What the lease is for: safety (a token), admission (who may start) or advisory (an optimisation)
     #[arg(long, default_value = "safety")]
@@ -83,10 +85,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT")]
     holder: Option<OsString>,
     /// Exit with this instead of 75 when another has the domain
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", value_parser = names::held_exit_code, allow_hyphen_values = true)]
     held_exit_code: Option<u8>,
     /// Write one line of JSON about what happened to this descriptor
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = names::status_fd, allow_hyphen_values = true)]
     pub(crate) status_fd: Option<u32>,
     #[command(flatten)]
     pub(crate) url: UrlArgs,
@@ -147,7 +149,7 @@ impl Ask {
         let if_held = args.if_held.unwrap_or(if wait.is_some() { IfHeld::Wait } else { IfHeld::Fail });
         let resources = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            domains: domains(&args.domains)?,
+            domains: domains(&[args.domains, args.dashed].concat())?,
             resources,
             is_skipped_when_held: if_held == IfHeld::Skip,
             patience: match (wait, if_held) {
@@ -166,11 +168,62 @@ impl Ask {
         })
     }
 
+    /// Refuses more domains than a command can be told of, before any of them is acquired. How long the issuer's name is
+    /// decides near the limit only; `None` where it has to be known for that.
+    ///
+    /// # Errors
+    /// Names the domains with their limit.
+    pub(crate) fn refuse_too_many(&self, issuer: Option<&Issuer>) -> Result<Option<()>, Failure> {
+        if self.contract != Contract::Safety {
+            return Ok(Some(()));
+        }
+        let bytes = |issuer: &Issuer| environment::grants_bytes(&self.domains, issuer);
+        let fits = |bytes: usize| bytes <= environment::GRANTS_BYTES;
+        let named = |name: &str| Issuer::new(name).expect("it is within the limits of an issuer");
+        // A quotation mark takes two bytes in JSON.
+        let longest = named(&"\"".repeat(limits::ISSUER_BYTES));
+        let found = match issuer {
+            Some(issuer) => bytes(issuer),
+            None if fits(bytes(&longest)) => return Ok(Some(())),
+            None => bytes(&named("i")),
+        };
+        match (fits(found), issuer) {
+            (true, Some(_)) => Ok(Some(())),
+            (true, None) => Ok(None),
+            (false, _) => Err(too_many(found)),
+        }
+    }
+
     /// What is left of a typed line when somebody wants to wait.
     pub(crate) fn again(&self, wait: &str) -> String {
-        let domains: Vec<String> = self.domains.iter().map(|domain| crate::shell::word(domain.as_str())).collect();
-        format!("fencepost run {} --wait {wait}{} -- …", domains.join(" "), self.url.option())
+        let domains: Vec<&str> = self.domains.iter().map(Domain::as_str).collect();
+        let options = format!(" --wait {wait}{}", self.url.option());
+        format!("{} -- …", crate::shell::line("fencepost run", &domains, &options))
     }
+}
+
+/// By which option the domains come to the parser that stand behind dashes of their own.
+const DASHED: &str = "behind-dashes";
+
+/// `run [OPTION]… -- -DOMAIN [DOMAIN]… -- COMMAND`, as the parser takes it: for it everything behind the first dashes is
+/// the command. `None` for every other line. Only a name that begins with a dash says that names are meant, for no
+/// command is called so.
+pub(crate) fn with_dashed_domains(typed: &[OsString]) -> Option<Vec<OsString>> {
+    let is_dashes = |word: &OsString| word == "--";
+    let first = typed.iter().position(is_dashes)?;
+    let (options, rest) = (&typed[..first], &typed[first + 1..]);
+    let second = rest.iter().position(is_dashes)?;
+    let (names, command) = rest.split_at(second);
+    let is_meant = names.first().is_some_and(|name| name.as_encoded_bytes().starts_with(b"-"));
+    if !is_meant || !options.iter().any(|word| word == "run") {
+        return None;
+    }
+    let named = names.iter().map(|name| {
+        let mut word = OsString::from(format!("--{DASHED}="));
+        word.push(name);
+        word
+    });
+    Some(options.iter().cloned().chain(named).chain(command.iter().cloned()).collect())
 }
 
 /// The line that somebody meant who has typed the command of `run` without the dashes before it.
@@ -192,6 +245,15 @@ pub(crate) fn without_dashes(typed: &[OsString]) -> Option<String> {
         }
         _ => Some("fencepost run DOMAIN… [OPTIONS] -- COMMAND, with the command behind `--`".to_owned()),
     }
+}
+
+fn too_many(found: usize) -> Failure {
+    let (most, unit) = (environment::GRANTS_BYTES as u64, "bytes of FENCEPOST_GRANTS");
+    let failure: Failure =
+        Invalid::new("domains", Rule::Range { least: 1, most, found: Some(found as u64), unit }).into();
+    failure
+        .detail("the command gets all grants in that variable, and the system gives a variable no more; nothing was acquired")
+        .then_only("name fewer domains, or a domain for all of them: fencepost help run")
 }
 
 fn domains(typed: &[OsString]) -> Result<Vec<Domain>, Failure> {

@@ -246,8 +246,11 @@ impl<'a> Carrier<'a> {
 
     fn unusable(&self, code: u8, why: &str) -> Failure {
         let program = self.ask.command.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned());
-        Failure::new(Exit::Command(code), format!("{program:?} cannot be run: {why}"))
-            .then(format!("command -v {}", shell::word(&program)))
+        Failure::new(Exit::Command(code), format!("{program:?} cannot be run: {why}")).then(shell::line(
+            "command -v",
+            &[&program],
+            "",
+        ))
     }
 
     fn names(&self) -> String {

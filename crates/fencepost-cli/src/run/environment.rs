@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use fencepost_core::Moment;
+use fencepost_core::{Domain, Grant, Issuer, LeaseId, Moment, SessionId, Token};
 use fencepost_wire::GrantJson;
 
 use super::held::Held;
@@ -17,6 +17,22 @@ const VARIABLES: [&str; 7] = [
     "FENCEPOST_URL",
     "FENCEPOST_DEADLINE",
 ];
+
+/// The longest text of FENCEPOST_GRANTS: the system gives one variable 128 KiB, with its name and an end.
+pub(crate) const GRANTS_BYTES: usize = 128 * 1024 - "FENCEPOST_GRANTS=".len() - 1;
+
+/// How long FENCEPOST_GRANTS will be at the most, once these domains are granted by this issuer.
+pub(crate) fn grants_bytes(domains: &[Domain], issuer: &Issuer) -> usize {
+    let grant = |domain: &Domain| Grant {
+        issuer: issuer.clone(),
+        domain: domain.clone(),
+        token: Token::MAX,
+        lease: LeaseId::from_bytes([0; 16]),
+        session: SessionId::from_bytes([0; 16]),
+    };
+    let grants: Vec<GrantJson> = domains.iter().map(|domain| GrantJson::from(&grant(domain))).collect();
+    serde_json::to_string(&grants).map_or(usize::MAX, |text| text.len())
+}
 
 /// What a command under these leases finds.
 pub(crate) fn of(leases: &[Held], url: &str, until: Moment) -> Vec<(String, String)> {

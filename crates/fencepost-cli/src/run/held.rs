@@ -13,10 +13,13 @@ use fencepost_client::{
 };
 use fencepost_coordinator::CallError;
 use fencepost_core::{Contract, Correlation, Domain, Grant, LeaseId, Moment, lease::AcquireRefusal};
-use fencepost_receiver::AdvanceError;
+use fencepost_receiver::{AdvanceError, Receiver};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ask::{Ask, Patience, one_wait};
+use super::{
+    ask::{Ask, Patience, one_wait},
+    resource::Resource,
+};
 use crate::{
     coordinator::{ANSWER, Call, failed, held, no_threads},
     exit::Exit,
@@ -279,18 +282,25 @@ fn refused(ask: &Ask, domain: &Domain, error: AdvancingError) -> Failure {
             Failure::new(Exit::Lost, format!("{}: {what}", domain.as_str())).then(again)
         }
         AdvancingError::Incapable { .. } => Failure::new(Exit::Configuration, what).then("leave out that --advance"),
-        AdvancingError::Rejected { receiver, rejection, .. } => {
-            let resource =
-                ask.resources.iter().find(|resource| fencepost_receiver::Receiver::name(*resource) == receiver);
-            resource.map_or_else(
-                || Failure::new(Exit::Rejected, what.clone()).then(again),
-                |resource| resource.refused(&rejection).detail(what.clone()),
-            )
-        }
+        AdvancingError::Rejected { receiver, rejection, .. } => named(ask, &receiver).map_or_else(
+            || Failure::new(Exit::Rejected, what.clone()).then(again),
+            |resource| resource.refused(&rejection).detail(what.clone()),
+        ),
         AdvancingError::NotAdvanced { error: Some(AdvanceError::Invalid(invalid)), .. } => invalid.into(),
-        AdvancingError::NotAdvanced { .. } => Failure::new(Exit::CannotWrite, what).then(again),
+        AdvancingError::NotAdvanced { receiver, error: Some(AdvanceError::Unavailable(cause)), .. } => {
+            let failure = named(ask, &receiver).map(|resource| resource.unavailable(&cause).detail(what.clone()));
+            failure.unwrap_or_else(|| Failure::new(Exit::CannotWrite, what).then(again))
+        }
+        AdvancingError::NotAdvanced { error: Some(AdvanceError::Unknown(_)) | None, .. } => {
+            Failure::new(Exit::CannotWrite, what).then(again)
+        }
     };
     failure.detail("the command was not started")
+}
+
+/// The receiver of that name.
+fn named<'a>(ask: &'a Ask, receiver: &str) -> Option<&'a Resource> {
+    ask.resources.iter().find(|resource| resource.name() == receiver)
 }
 
 /// Does the work while something else goes on beside it, and stops that with it.

@@ -44,7 +44,8 @@ use std::{
 };
 
 use fencepost_client::{OpenError, Session};
-use fencepost_core::Domain;
+use fencepost_coordinator::Coordinator;
+use fencepost_core::{Domain, Issuer};
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
@@ -61,13 +62,14 @@ use self::{
     waiting::WaitsFor,
 };
 pub(crate) use self::{
-    ask::{RunArgs, one_wait, without_dashes},
+    ask::{RunArgs, one_wait, with_dashed_domains, without_dashes},
     gate::{BECOME, BecomeArgs, become_command},
     signals::unless_ignored,
     tree::is_in_foreground,
     warden::{WARDEN, WardenArgs, run as run_warden},
 };
 use crate::{
+    coordinator::{Call, failed},
     exit::Exit,
     failure::{AGAIN, Failure, REPORT},
     output::{Output, aside},
@@ -86,8 +88,15 @@ pub(crate) async fn run(args: RunArgs, output: Output) -> Result<Exit, Failure> 
     let running = run_told(args, output, &mut status, &waits);
     let result = beside(running, waiting::tell(&url, waits_for, output)).await;
     let result = result.map_err(|failure| failure.in_command("run"));
-    status.tell(&result);
-    result
+    match (status.tell(&result), result) {
+        (None, result) => result,
+        // No command has run whose exit code this would have to be.
+        (Some(untold), Ok(Exit::Done)) => Err(untold),
+        (Some(untold), result) => {
+            untold.in_command("run").tell(output.json);
+            result
+        }
+    }
 }
 
 async fn run_told(
@@ -97,6 +106,9 @@ async fn run_told(
     waits: &watch::Sender<WaitsFor>,
 ) -> Result<Exit, Failure> {
     let mut ask = Ask::parse(args)?;
+    if ask.refuse_too_many(None)?.is_none() {
+        ask.refuse_too_many(Some(&issuer(&ask, waits).await?))?;
+    }
     look_at_receivers(&mut ask, waits).await?;
     let mut signals = Signals::listen().map_err(|error| {
         Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")).then(AGAIN)
@@ -122,6 +134,16 @@ async fn run_told(
         report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
     }
     ending(carried)
+}
+
+/// Whose grants there will be.
+async fn issuer(ask: &Ask, waits: &watch::Sender<WaitsFor>) -> Result<Issuer, Failure> {
+    waits.send_replace(WaitsFor::Told("the coordinator to say its name"));
+    let coordinator = ask.url.connect_to_wait()?;
+    // The leases of one domain of many, beside what is asked for.
+    let prefix = ask.domains.first().map_or_else(String::new, ToString::to_string);
+    let snapshot = coordinator.snapshot(prefix).await;
+    snapshot.map(|snapshot| snapshot.issuer).map_err(|error| failed(Call::Read, &ask.url.url, error))
 }
 
 /// Whether they are there, before a lease is asked for. A file or a database may be locked for a while.

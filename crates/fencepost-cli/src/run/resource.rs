@@ -6,7 +6,7 @@ use fencepost_core::{
     Domain, Grant,
     fence::{Condition, Rejection, Verdict},
 };
-use fencepost_receiver::{AdvanceError, Capabilities, Receiver};
+use fencepost_receiver::{AdvanceError, Capabilities, Cause, Receiver};
 
 use crate::{
     exit::Exit,
@@ -42,10 +42,10 @@ impl Resource {
     /// Looks whether it is there, before a lease is asked for.
     ///
     /// # Errors
-    /// When it is not, or is a file that accepts nothing or is of none of these domains.
+    /// When it is not, or cannot be written, or is a file that accepts nothing or is of none of these domains.
     pub(crate) fn look(&mut self, domains: &[Domain]) -> Result<(), Failure> {
         match self {
-            Self::Sqlite(database) => database.connect().map(drop),
+            Self::Sqlite(database) => database.connect_to_write().map(drop),
             Self::File(file) => file.look(domains),
         }
     }
@@ -55,6 +55,14 @@ impl Resource {
         match self {
             Self::Sqlite(_) => true,
             Self::File(file) => file.domain.as_ref() == Some(domain),
+        }
+    }
+
+    /// A storage that has not taken the new token.
+    pub(crate) fn unavailable(&self, cause: &Cause) -> Failure {
+        match self {
+            Self::Sqlite(database) => database.unavailable(cause),
+            Self::File(one) => one.file.unavailable(cause),
         }
     }
 
@@ -70,6 +78,7 @@ impl Resource {
             (Self::Sqlite(_) | Self::File(_), rejection) => {
                 Failure::new(Exit::Rejected, format!("{typed} refused the new token: {rejection}"))
                     .then(format!("fencepost status {typed}"))
+                    .of_rejection(rejection)
             }
         }
     }
@@ -83,9 +92,10 @@ impl OneDomain {
             return Err(self.file.closed(why));
         }
         if !domains.contains(&status.domain) {
-            let domain = shell::word(status.domain.as_str());
-            return Err(Failure::new(Exit::Usage, format!("{typed} is guarded for domain {domain}"))
-                .then(format!("fencepost run {domain} --advance {typed} -- …")));
+            let (domain, options) = (status.domain.as_str(), format!(" --advance {typed}"));
+            let what = format!("{typed} is guarded for domain {}", shell::word(domain));
+            return Err(Failure::new(Exit::Usage, what)
+                .then(format!("{} -- …", shell::line("fencepost run", &[domain], &options))));
         }
         self.domain = Some(status.domain);
         Ok(())

@@ -1,7 +1,7 @@
 //! The line that says what `run` came to, for programs: on a descriptor of their own, or beside other JSON.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     os::fd::AsFd,
 };
@@ -9,12 +9,16 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{held::Held, link::End};
-use crate::{exit::Exit, failure::Failure};
+use crate::{
+    exit::Exit,
+    failure::{AGAIN, Failure},
+    path,
+};
 
 /// What is known so far. It is told once, at the end.
 #[derive(Debug)]
 pub(crate) struct Status {
-    descriptor: Option<File>,
+    descriptor: Option<(u32, File)>,
     on_stderr: bool,
     line: Value,
 }
@@ -23,7 +27,7 @@ impl Status {
     /// # Errors
     /// When there is no such descriptor.
     pub(crate) fn new(descriptor: Option<u32>, on_stderr: bool) -> Result<Self, Failure> {
-        let descriptor = descriptor.map(open).transpose()?;
+        let descriptor = descriptor.map(|number| open(number).map(|file| (number, file))).transpose()?;
         Ok(Self { descriptor, on_stderr, line: json!({"outcome": "not_started"}) })
     }
 
@@ -73,8 +77,9 @@ impl Status {
         self.line["released"] = confirmed.into();
     }
 
-    /// Tells it.
-    pub(crate) fn tell(mut self, result: &Result<Exit, Failure>) {
+    /// Tells it. What is returned is why it could not be told: whoever asked for the line is waiting for it.
+    #[must_use]
+    pub(crate) fn tell(mut self, result: &Result<Exit, Failure>) -> Option<Failure> {
         match result {
             Ok(exit) => self.line["exit_code"] = exit.code().into(),
             Err(failure) => {
@@ -83,12 +88,18 @@ impl Status {
             }
         }
         let line = format!("{}\n", self.line);
-        // Whoever does not listen any more still gets the exit code.
-        if let Some(mut descriptor) = self.descriptor {
-            let _ = descriptor.write_all(line.as_bytes());
-        } else if self.on_stderr && result.is_ok() {
+        if let Some((number, mut descriptor)) = self.descriptor {
+            return match descriptor.write_all(line.as_bytes()) {
+                Ok(()) => None,
+                // Whoever does not listen any more still gets the exit code.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
+                Err(error) => Some(not_told(number, &error)),
+            };
+        }
+        if self.on_stderr && result.is_ok() {
             let _ = io::stderr().write_all(line.as_bytes());
         }
+        None
     }
 }
 
@@ -109,6 +120,14 @@ fn row(lease: &Held) -> Value {
         row["correlation"] = json!(correlation.as_str());
     }
     row
+}
+
+fn not_told(number: u32, error: &io::Error) -> Failure {
+    let name = format!("/proc/self/fd/{number}");
+    let place = fs::read_link(&name).unwrap_or_else(|_| name.into());
+    Failure::new(Exit::CannotWrite, format!("status-fd: the line cannot be written to descriptor {number}: {error}"))
+        .detail("what became of the command is told by the exit code alone, where that is the command's own")
+        .then(path::advice(&place, error).replace(AGAIN, "look what the command has done before it is run again"))
 }
 
 /// A descriptor that whoever started this process has left open for it.

@@ -20,6 +20,29 @@ fn nothing_held_is_no_error() {
     assert_eq!(shell.run(&["show", "d", "--json"]).exits(0).json(), json!({"items": [], "next_cursor": null}));
 }
 
+/// As with other tools, a variable that is set to nothing is not set. An option that is, is a mistake.
+///
+/// Mutants: the empty text is taken for an address; `recover` takes it for a name of the coordinator.
+#[test]
+fn an_address_that_is_set_to_nothing_is_not_set() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "f"]).exits(0);
+    let unset = |words: &[&str]| Ran::of(shell.command(words).env("FENCEPOST_URL", "").output().unwrap());
+    // Whoever listens at the usual address, or nobody: it is asked.
+    let asked = unset(&["show", "f"]);
+    assert!([Some(0), Some(69)].contains(&asked.code), "{asked:?}");
+    assert!(asked.code == Some(0) || asked.stderr.contains("http://127.0.0.1:7421"), "{asked:?}");
+    let typed = unset(&["ls", "--url", &server.url]).exits(0);
+    assert_eq!(typed.stdout, "no live leases\n");
+    let lines = unset(&["show", "f", "--url", &server.url]).exits(0);
+    assert!(lines.next("fencepost acquire").contains(&format!("--url {}", server.url)), "{lines:?}");
+    std::fs::remove_file(shell.path(".f.fence")).unwrap();
+    let unnamed = unset(&["recover", "file:f", "--domain", "f"]).exits(64);
+    assert!(unnamed.stderr.contains("--url URL"), "{}", unnamed.stderr);
+    shell.run(&["ls", "--url", ""]).exits(64);
+}
+
 #[test]
 fn a_lease_is_shown_with_everything_an_operator_needs() {
     let server = Server::start();

@@ -7,6 +7,7 @@ mod common;
 mod breaking;
 mod doubts;
 mod exit_codes;
+mod exporting;
 mod guarding;
 mod helping;
 mod leasing;

@@ -7,7 +7,7 @@ use std::{
     os::unix::ffi::OsStringExt,
 };
 
-use crate::common::Server;
+use crate::common::{Ran, Server};
 
 /// What the API says to an acquire of this domain.
 fn detail(url: &str, domain: &str) -> String {
@@ -63,13 +63,99 @@ fn odd_names_round_trip_byte_for_byte() {
         let shown = shell.run(&["show", "--json", "--", name]).exits(0).json();
         assert_eq!(shown["items"][0]["domain"], name);
         let line = shell.run(&["show", "--", name]).exits(0).next("fencepost break");
-        // A name that looks like an option has to be told from one.
-        if name.starts_with('-') {
-            shell.run(&["release"]).exits(0);
-        } else {
-            shell.sh(&line).exits(0);
-            shell.run(&["release"]).exits(80);
-        }
+        shell.sh(&line).exits(0);
+        shell.run(&["release"]).exits(80);
+    }
+}
+
+/// Mutant: the names of a printed line stand before its options, as those of every other name.
+#[test]
+fn every_line_that_is_printed_for_a_name_like_an_option_can_be_pasted() {
+    let server = Server::start();
+    let (shell, other) = (server.shell(), server.shell());
+    for name in ["-x", "--json", "-- --"] {
+        let paste = |line: &str, code: i32| {
+            let ran = shell.sh(line).exits(code);
+            assert!(!ran.stderr.contains("unexpected argument"), "{line}: {}", ran.stderr);
+            ran
+        };
+        let lines = |ran: &Ran, command: &str| {
+            let all = ran.stdout.lines().chain(ran.stderr.lines());
+            all.filter_map(|line| line.find(command).map(|at| line[at..].to_owned())).collect::<Vec<_>>()
+        };
+        let free = shell.run(&["show", "--", name]).exits(0);
+        paste(&free.next("fencepost acquire"), 0);
+        let explained = shell.run(&["explain", "--", name]).exits(0);
+        paste(&explained.next("fencepost history"), 0);
+        let held = other.run(&["acquire", "--", name]).exits(75);
+        assert_eq!(lines(&held, "fencepost acquire").len(), 1, "{}", held.stderr);
+        let run = other.run(&["run", "--", name, "--", "true"]).exits(75);
+        let again = run.next("fencepost run").replace("60s", "0s").replace('…', "true");
+        paste(&again, 75);
+        paste(&run.next("fencepost break"), 0);
+        paste("fencepost release", 80);
+
+        // Behind dashes of their own, several of them.
+        let script =
+            format!("fencepost run --if-held fail -- '{name}' plain -- sh -c 'printf %s \"$FENCEPOST_GRANTS\"' -- -a");
+        let grants = paste(&script, 0).stdout;
+        assert!(grants.contains(&format!("\"domain\":\"{name}\"")) && grants.contains("\"plain\""), "{grants}");
+        let guarded = shell.run(&["guard", "file:f", &format!("--domain={name}")]).exits(0);
+        paste(&guarded.next("fencepost run").replace("COMMAND", "true"), 0);
+        let wrong = shell.run(&["guard", "file:f", "--domain", "another"]).exits(81);
+        paste(&wrong.next("fencepost guard"), 0);
+        shell.sh("rm f .f.*; true").exits(0);
+    }
+    // What is no name remains a mistake.
+    other.run(&["run", "--", "sh", "-c", "touch ran", "--", "true"]).exits(64);
+    assert!(!other.path("ran").exists());
+    let mistyped = other.run(&["run", "--domain", "d", "--", "true"]).exits(64);
+    assert!(!mistyped.stderr.contains("behind-dashes"), "{}", mistyped.stderr);
+}
+
+/// Mutant: an option takes no value that begins with a dash.
+#[test]
+fn a_sign_is_refused_with_the_option_its_rule_and_its_limits() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    let held = "held_exit_code: must be a whole number, 1 to 255";
+    let epoch = "epoch: must be a whole number, 0 to 1048575";
+    let token = "token: must be a decimal string such as";
+    for (words, said) in [
+        (&["acquire", "d", "--ttl", "-5s"][..], "--ttl: must be 1s to 24h, found -5s"),
+        (&["acquire", "d", "--ttl", "+5s"], "--ttl: must be 1s to 24h, found +5s"),
+        (&["acquire", "d", "--wait", "-1ms"], "--wait: must be 0s to 10m, found -1ms"),
+        (&["acquire", "d", "--max-hold", "-1h"], "--max-hold: must be 1s to 8784h, found -1h"),
+        (&["acquire", "d", "--min-hold", "-"], "--min-hold: must be a whole number with its unit"),
+        (&["run", "d", "--lock-delay", "-5s", "--", "true"], "--lock-delay: must be "),
+        (&["run", "d", "--stop-after", "-5s", "--", "true"], "--stop-after: must be "),
+        (&["acquire", "d", "--ttl", "--wait"], "--ttl: must be a whole number with its unit"),
+        (&["acquire", "d", "--held-exit-code", "-1"], held),
+        (&["run", "d", "--held-exit-code", "-1", "--", "true"], held),
+        (&["run", "d", "--held-exit-code", "x", "--", "true"], held),
+        (&["acquire", "d", "--held-exit-code", "256"], "held_exit_code: must be 1 to 255, found 256"),
+        (&["run", "d", "--status-fd", "-9", "--", "true"], "status_fd: must be a whole number, 0 to 2147483647"),
+        (&["ls", "--limit", "-1"], "limit: must be a whole number of rows, 1 to 1000"),
+        (&["history", "d", "--limit", "-1"], "limit: must be a whole number of rows, 1 to 1000"),
+        (&["history", "--token", "-1"], token),
+        (&["explain", "--token", "-1"], token),
+        (&["collect", "sqlite:x.db", "--horizon", "-1"], "horizon: must be a decimal string"),
+        (&["write", "file:f", "--operation", "o", "--born", "-1"], "born: must be a decimal string"),
+        (&["serve", "--data", "d", "--init", "--epoch", "-1"], epoch),
+        (&["serve", "--data", "d", "--init", "--epoch", "1048576"], "epoch: must be 0 to 1048575, found 1048576"),
+        (&["guard", "sqlite:x.db", "t", "--domain", "d", "--issuer", "i", "--epoch", "-1"], epoch),
+        (&["prove", "http://127.0.0.1:9/x", "--domain", "d", "--epoch", "-1"], epoch),
+        (&["prove", "http://127.0.0.1:9/x", "--domain", "d", "--rounds", "-1"], "rounds: must be a whole number, 1 to"),
+        (&["prove", "http://127.0.0.1:9/x", "--domain", "d", "--timeout", "-1s"], "--timeout: must be 100ms to 1m"),
+        (&["watch", "--count", "-1"], "count: must be a whole number of events, at least 1"),
+    ] {
+        let ran = shell.run(words).exits(64);
+        assert!(ran.stderr.starts_with(&format!("fencepost: {said}")), "{words:?}: {}", ran.stderr);
+        let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        let problem = shell.run(&[&words[..at], &["--json"], &words[at..]].concat()).exits(64).problem();
+        assert_eq!(problem["code"], "invalid_input", "{words:?}: {problem}");
+        assert!(problem["field"].is_string(), "{words:?}: {problem}");
     }
 }
 

@@ -1,6 +1,9 @@
 //! Whatever goes wrong, and in whatever command: what is said names a command to type next.
 
-use std::{collections::BTreeSet, fs, process::Stdio};
+use std::{collections::BTreeSet, fs, process::Stdio, sync::LazyLock};
+
+use fencepost_receiver::VerdictCode;
+use fencepost_wire::ErrorCode;
 
 use crate::common::{
     Ran, Server, Shell,
@@ -8,6 +11,8 @@ use crate::common::{
 };
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
+const GRANT: &str =
+    "{\"issuer\":\"i\",\"domain\":\"d\",\"token\":\"7\",\"lease\":\"L\",\"session\":\"L\",\"contract\":\"safety\"}";
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 /// Every command that somebody may type.
@@ -69,6 +74,102 @@ fn fails(shell: &Shell, words: &[&str], code: i32) {
     let fix = problem["fix"].as_str().unwrap_or_else(|| panic!("{what}: {problem}"));
     assert!(has_a_command(fix), "{what}: {fix}");
     assert_eq!(problem["exit_code"], code, "{what}");
+    let name = problem["code"].as_str().unwrap_or_else(|| panic!("{what}: {problem}"));
+    assert!(CODES.contains(&name), "{what}: {name} is on no list");
+}
+
+/// What `docs/commands.md` lists, and what the API has.
+static CODES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let page = include_str!("../../../../docs/commands.md");
+    let table = page.split("<!-- codes:begin -->").nth(1).and_then(|rest| rest.split("<!-- codes:end -->").next());
+    let rows = table.unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+    let ours = rows.filter_map(|row| row.split('`').next());
+    ours.chain(ErrorCode::ALL.iter().map(|code| code.as_str()))
+        .chain(VerdictCode::ALL.map(VerdictCode::as_str))
+        .collect()
+});
+
+/// Programs branch on them, so the list is whole: every exit code that a failure can end with has a name on it.
+#[test]
+fn every_failure_has_a_name_for_programs_and_the_page_lists_it() {
+    let shell = Shell::at(NOWHERE);
+    for (words, name) in [
+        (&["no-such-command"][..], "usage"),
+        (&["acquire", ""], "invalid_input"),
+        (&["ls"], "coordinator_unreachable"),
+        (&["release"], "not_set_up"),
+        (&["man", "--dir", "/proc/none"], "cannot_write"),
+        (&["status", "file:never"], "receiver_closed"),
+        (&["read", "file:never"], "missing_token"),
+    ] {
+        let ran = Ran::of(shell.command(&[words, &["--json"]].concat()).output().unwrap());
+        let problem: serde_json::Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
+        assert_eq!(problem["code"], name, "{words:?}: {problem}");
+    }
+    for name in ["usage", "unreachable", "internal", "cannot_write", "held", "denied", "not_set_up", "lease_lost"] {
+        assert!(CODES.contains(&name), "{name}");
+    }
+    for name in ["rejected", "outcome_unknown", "stopped_by_signal", "command_not_run"] {
+        assert!(CODES.contains(&name), "{name}");
+    }
+}
+
+/// An error that does not pass by itself is not answered with the same command again.
+///
+/// Mutant: `path::advice` has another try for every error.
+#[test]
+fn no_advice_leads_in_a_circle() {
+    let server = Server::start();
+    let shell = server.shell();
+    let long = "x".repeat(300);
+    shell.sh("ln -s loop loop && mkdir folder && touch plain").exits(0);
+    let grant = GRANT.replace('L', ID);
+    let (long_file, long_db, long_inside) =
+        (format!("file:{long}"), format!("sqlite:{long}"), format!("file:{long}/f"));
+    for words in [
+        &["status", "file:loop"][..],
+        &["status", "file:loop/x"],
+        &["guard", "file:loop/x", "--domain", "d"],
+        &["status", "sqlite:loop"],
+        &["status", "sqlite:folder"],
+        &["status", "file:folder"],
+        &["status", &long_file],
+        &["status", &long_inside],
+        &["status", &long_db],
+        &["check", "loop"],
+        &["check", "folder"],
+        &["check", &long],
+        &["man", "--dir", "loop"],
+        &["man", "--dir", "plain"],
+        &["man", "--dir", "plain/x"],
+        &["man", "--dir", &long],
+        &["serve", "--init", "--data", "loop", "--listen", "127.0.0.1:0"],
+        &["serve", "--init", "--data", &long, "--listen", "127.0.0.1:0"],
+        &["serve", "--init", "--data", "plain", "--listen", "127.0.0.1:0"],
+    ] {
+        changes_something(&shell.run(words), &words.join(" "));
+    }
+    let mut writing = shell.command(&["write", "file:f", "--grant", &grant]);
+    let ran = Ran::of(writing.stdin(fs::File::open(shell.path("folder")).unwrap()).output().unwrap());
+    changes_something(&ran.exits(64), "write <folder");
+    for file in ["loop", &long] {
+        for words in [&["renew"][..], &["acquire", "d"]] {
+            let mut command = shell.command(words);
+            let ran = Ran::of(command.env("FENCEPOST_SESSION_FILE", file).output().unwrap());
+            changes_something(&ran, &format!("{words:?} with {file}"));
+        }
+    }
+}
+
+#[track_caller]
+fn changes_something(ran: &Ran, what: &str) {
+    assert!(ran.code.is_some_and(|code| code >= 64), "{what}: {ran:?}");
+    let next: Vec<&str> = ran.stderr.lines().filter_map(|line| line.strip_prefix("  next: ")).collect();
+    assert!(
+        !next.is_empty() && !next.iter().any(|line| line.starts_with("run the same command again")),
+        "{what}: {next:?}"
+    );
+    assert!(!ran.stderr.contains("the same command with file:loop"), "{what}: {}", ran.stderr);
 }
 
 /// Mutant: what the parser says stands alone.
@@ -231,9 +332,7 @@ fn what_another_holds_or_was_lost_names_a_command() {
 fn what_is_not_set_up_or_cannot_be_written_names_a_command() {
     let server = Server::start();
     let shell = server.shell();
-    let grant =
-        "{\"issuer\":\"i\",\"domain\":\"d\",\"token\":\"7\",\"lease\":\"L\",\"session\":\"L\",\"contract\":\"safety\"}";
-    let grant = grant.replace('L', ID);
+    let grant = GRANT.replace('L', ID);
     for words in [
         &["renew"][..],
         &["release"],

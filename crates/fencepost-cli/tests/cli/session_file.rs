@@ -39,6 +39,58 @@ fn lost_while_the_lease_is_held_it_leaves_the_lease_to_its_end() {
     shell.run(&["acquire", "d", "--wait", "20s"]).exits(0);
 }
 
+/// Mutant: `release` notes nothing when it has removed the file.
+#[test]
+fn released_twice_it_says_the_same_until_something_is_acquired_again() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["acquire", "d"]).exits(0);
+    let first = shell.run(&["release", "--json"]).exits(0).json();
+    for _ in 0..2 {
+        assert_eq!(shell.run(&["release", "--json"]).exits(0).json(), first);
+    }
+    assert!(shell.run(&["release"]).exits(0).stdout.starts_with("released d, and had done so before"));
+    shell.run(&["renew"]).exits(78);
+
+    // How a lease was lost stays the answer, too.
+    shell.run(&["acquire", "d"]).exits(0);
+    shell.sh(&shell.run(&["show", "d"]).exits(0).next("fencepost break")).exits(0);
+    let lost = shell.run(&["release"]).exits(80).stderr;
+    assert_eq!(shell.run(&["release"]).exits(80).stderr, lost);
+
+    // What was given back before says nothing of what is held now, in a file that was lost.
+    shell.run(&["acquire", "e", "--ttl", "2s"]).exits(0);
+    fs::remove_file(shell.session_file()).unwrap();
+    shell.run(&["release"]).exits(78);
+}
+
+/// A pipe would be waited for until somebody writes into it.
+///
+/// Mutants: the file, or its lock, is opened without `NONBLOCK`.
+#[test]
+fn what_is_no_plain_file_is_refused_and_never_waited_for() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.sh("mkfifo pipe beside.lock && mkdir folder").exits(0);
+    for (file, command, code) in [
+        ("pipe", "renew", 78),
+        ("pipe", "release", 78),
+        ("pipe", "acquire d", 78),
+        ("beside", "acquire d", 78),
+        ("folder", "renew", 78),
+        ("/dev/null", "renew", 78),
+    ] {
+        let script = format!("FENCEPOST_SESSION_FILE={file} timeout 60 fencepost {command}");
+        let ran = shell.sh(&script).exits(code);
+        assert!(ran.stderr.contains("is no plain file"), "{script}: {}", ran.stderr);
+    }
+    for resource in ["sqlite:pipe", "file:pipe", "sqlite:folder", "file:folder"] {
+        let ran = shell.sh(&format!("timeout 60 fencepost status {resource}"));
+        assert!(ran.stderr.contains("plain file"), "{resource}: {}", ran.stderr);
+    }
+    assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
+}
+
 #[test]
 fn damaged_it_is_refused_with_what_to_do_and_left_alone() {
     let server = Server::start();

@@ -1,9 +1,10 @@
 //! Storage that takes nothing: a disk that is full, a folder that is another's.
 
 use std::{
+    ffi::OsString,
     fs,
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -82,7 +83,7 @@ fn a_full_disk_ends_in_73_with_nothing_changed_and_goes_on_when_there_is_room() 
     assert!(told["fix"].as_str().unwrap().contains("df "), "{told}");
     assert_eq!(fs::read_to_string(disk.file("f")).unwrap(), "one\n");
     let full = shell.run(&["advance", &resource, "--grant", &of_table]).exits(73);
-    assert!(full.stderr.contains("next: "), "{}", full.stderr);
+    assert!(full.next("df ").contains("make room"), "{}", full.stderr);
     let session = disk.file("session.json");
     // What was tried in between may have left room.
     disk.fill();
@@ -95,6 +96,40 @@ fn a_full_disk_ends_in_73_with_nothing_changed_and_goes_on_when_there_is_room() 
     disk.empty();
     write(&"x".repeat(100_000), &later).exits(0);
     shell.run(&["advance", &resource, "--grant", &of_table]).exits(0);
+}
+
+fn listed(folder: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+/// Mutants: `Lock` has no `drop`, and leaves an empty lock file; `write_spare` leaves an empty spare sidecar.
+#[test]
+fn a_guard_that_finds_no_room_leaves_no_file_behind() {
+    let server = Server::start();
+    let shell = server.shell();
+    let Some(disk) = Disk::mount() else { return };
+    let file = format!("file:{}", disk.file("f"));
+    disk.fill();
+    let before = listed(disk.0.path());
+    let full = shell.run(&["guard", &file, "--domain", "f"]).exits(73);
+    assert!(full.next("df ").contains("make room"), "{}", full.stderr);
+    assert_eq!(listed(disk.0.path()), before);
+    shell.run(&["status", &file]).exits(81);
+
+    disk.empty();
+    shell.run(&["guard", &file, "--domain", "f"]).exits(0);
+    // The first write after a guard makes the spare.
+    let guarded = listed(disk.0.path());
+    assert!(guarded.contains(&".f.lock".into()) && guarded.contains(&".f.fence".into()), "{guarded:?}");
+    disk.fill();
+    let holder = grant(&shell, "f");
+    shell.run(&["advance", &file, "--grant", &holder]).exits(73);
+    let after: Vec<_> = listed(disk.0.path()).into_iter().filter(|name| name != "filler").collect();
+    assert_eq!(after, guarded);
+    disk.empty();
+    shell.run(&["advance", &file, "--grant", &holder]).exits(0);
 }
 
 /// The command without the rights that root has over others' files.
@@ -113,6 +148,67 @@ fn powerless(shell: &Shell, arguments: &[&str]) -> Command {
         };
     }
     command
+}
+
+/// A database that may be read is opened all the same, so its first write would be what fails: in `run` only after a
+/// lease was granted, and again and again until that is over.
+///
+/// Mutants: `connect_to_write` does not look whether it can be written; `path::exit` does not tell the rights from the
+/// rest.
+#[test]
+fn what_may_only_be_read_ends_in_77_whoever_wants_to_write_it() {
+    let server = Server::start();
+    let shell = server.shell();
+    let database = shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    shell.run(&["guard", &database, "t", "--domain", "d"]).exits(0);
+    let holder = grant(&shell, "d");
+    let set = |name: &str, mode: u32| {
+        fs::set_permissions(shell.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("x.db", 0o444);
+    for words in [
+        &["advance", &database, "--grant", &holder][..],
+        &["run", "d", "--advance", &database, "--", "touch", "ran"],
+        &["guard", &database, "t", "--domain", "d"],
+        &["unguard", &database, "t"],
+        &["collect", &database],
+    ] {
+        let denied = Ran::of(powerless(&shell, words).output().unwrap()).exits(77);
+        assert!(denied.next("ls -ld ").contains("x.db"), "{words:?}: {}", denied.stderr);
+        let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        let for_programs = [&words[..at], &["--json"], &words[at..]].concat();
+        let denied = Ran::of(powerless(&shell, &for_programs).output().unwrap()).exits(77);
+        let problem: serde_json::Value = serde_json::from_str(denied.stderr.lines().last().unwrap()).unwrap();
+        assert_eq!(problem["code"], "denied", "{problem}");
+    }
+    assert!(!shell.path("ran").exists());
+    let granted = shell.run(&["history", "d", "--json"]).exits(0).json();
+    let granted = granted["items"].as_array().unwrap().iter().filter(|item| item["event"] == "granted").count();
+    assert_eq!(granted, 1, "nothing was acquired for a database that cannot be written");
+    // Who only looks may.
+    Ran::of(powerless(&shell, &["status", &database]).output().unwrap()).exits(0);
+    set("x.db", 0o644);
+    // SQLite writes a journal beside it.
+    fs::create_dir(shell.path("locked")).unwrap();
+    fs::rename(shell.path("x.db"), shell.path("locked/x.db")).unwrap();
+    set("locked", 0o500);
+    let inside = format!("sqlite:{}", shell.path("locked/x.db").display());
+    let denied = Ran::of(powerless(&shell, &["advance", &inside, "--grant", &holder]).output().unwrap());
+    assert_ne!(denied.code, Some(73), "{denied:?}");
+
+    let closed = shell.path("locked");
+    for (words, variable) in [
+        (&["man", "--dir", "locked/man"][..], None),
+        (&["serve", "--init", "--data", "locked/data", "--listen", "127.0.0.1:0"], None),
+        (&["acquire", "e"], Some(("FENCEPOST_SESSION_FILE", closed.join("s")))),
+        (&["demo"], Some(("TMPDIR", closed.clone()))),
+        (&["prove", "http://127.0.0.1:9/x", "--domain", "d"], Some(("TMPDIR", closed.clone()))),
+    ] {
+        let mut command = powerless(&shell, words);
+        let ran = Ran::of(command.envs(variable).output().unwrap()).exits(77);
+        assert!(ran.stderr.contains("next: "), "{words:?}: {}", ran.stderr);
+    }
+    set("locked", 0o700);
 }
 
 #[test]
@@ -138,7 +234,7 @@ fn what_the_rights_do_not_allow_ends_in_77_and_says_where_to_look() {
     fs::write(shell.path("history"), "").unwrap();
     fs::set_permissions(shell.path("history"), fs::Permissions::from_mode(0o000)).unwrap();
     let denied = Ran::of(powerless(&shell, &["check", "history"]).output().unwrap()).exits(77);
-    assert!(denied.stderr.contains("ls -l history"), "{}", denied.stderr);
+    assert!(denied.stderr.contains("ls -ld history"), "{}", denied.stderr);
     set(0o700);
     let mut command = powerless(&shell, &["write", "file:closed/f", "--grant", &holder]);
     Ran::of(command.stdin(fs::File::open(shell.path("input")).unwrap()).output().unwrap()).exits(0);

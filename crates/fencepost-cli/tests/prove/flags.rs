@@ -30,7 +30,7 @@ fn a_wrong_command_line_names_what_is_wrong() {
         (&[url, "--domain", "d", "--body", "{\"value\": 1}"], "{value}"),
         (&[url, "--domain", "d", "--header", "Fencepost-Token: 1"], "header"),
         (&[url, "--domain", "d", "--epoch", "1048576"], "epoch"),
-        (&[url, "--domain", "d", "--rounds", "0"], "--rounds"),
+        (&[url, "--domain", "d", "--rounds", "0"], "rounds: must be 1 to 1000"),
         (&[url, "--domain", "d", "--timeout", "0s"], "--timeout"),
         (&[url, "--domain", "d", "--backup-hook", "true"], "--restore-hook"),
         (&[url, "--domain", "d", "--restore-hook", "true"], "--backup-hook"),

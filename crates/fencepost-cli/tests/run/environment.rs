@@ -130,6 +130,30 @@ fn one_line_of_status_says_what_happened_and_what_was_promised() {
     assert!(!shell.path("ran").exists());
 }
 
+/// Mutant: that the line could not be written is nobody's business.
+#[test]
+fn a_status_line_that_cannot_be_written_is_told_and_hides_no_exit_code() {
+    let server = Server::start();
+    let shell = server.shell();
+    let told = |ran: Ran| {
+        assert!(ran.stderr.contains("status-fd: the line cannot be written to descriptor 3"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("No space left") && ran.stderr.contains("next: "), "{}", ran.stderr);
+    };
+    // The command has run, and its exit code is what counts.
+    told(shell.sh("fencepost run d --status-fd 3 -- true 3>/dev/full").exits(0));
+    told(shell.sh("fencepost run d --status-fd 3 -- sh -c 'exit 7' 3>/dev/full").exits(7));
+    told(shell.sh("fencepost run d --status-fd 3 -- ./nothing 3>/dev/full").exits(127));
+    // None has run.
+    shell.run(&["acquire", "d"]).exits(0);
+    told(shell.sh("fencepost run d --status-fd 3 -- true 3>/dev/full").exits(75));
+    told(shell.sh("fencepost run d --if-held skip --status-fd 3 -- true 3>/dev/full").exits(73));
+    let ran = shell.sh("fencepost run e --status-fd 3 --json -- true 3>/dev/full").exits(0);
+    assert_eq!(ran.problem()["code"], "cannot_write");
+    // Who has hung up has had enough.
+    let gone = shell.sh("fencepost run e --status-fd 3 -- sh -c 'exit 4' 3>&1 >/dev/null | true; echo over");
+    assert!(gone.stdout.ends_with("over\n") && !gone.stderr.contains("cannot be written"), "{gone:?}");
+}
+
 #[test]
 fn what_others_write_before_and_after_the_status_line_stays() {
     let server = Server::start();

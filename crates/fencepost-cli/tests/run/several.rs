@@ -66,3 +66,42 @@ fn every_domain_is_advanced_at_the_database() {
     let fences = shell.run(&["status", &resource, "--fences", "--json"]).exits(0).json();
     assert_eq!(fences["fence_items"].as_array().unwrap().len(), 2, "{fences}");
 }
+
+/// Mutant: `run` does not look how long FENCEPOST_GRANTS will be.
+#[test]
+fn more_domains_than_a_command_can_be_told_of_are_refused_before_any_is_acquired() {
+    let server = Server::start();
+    let shell = server.shell();
+    let names = |number: usize| (0..number).map(|at| format!("many/{at}")).collect::<Vec<_>>();
+    // Near the limit it takes the issuer's name to know; far above it takes nothing at all.
+    for (number, url) in [(700, server.url.as_str()), (5_000, "http://127.0.0.1:1")] {
+        let names = names(number);
+        let words = ["run", "--url", url].into_iter().chain(names.iter().map(String::as_str));
+        let words: Vec<&str> = words.chain(["--json", "--", "touch", "ran"]).collect();
+        let problem = shell.run(&words).exits(64).problem();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with("domains: must be 1 to 131054 bytes of FENCEPOST_GRANTS, found "), "{detail}");
+        assert_eq!((&problem["code"], &problem["field"]), (&"invalid_input".into(), &"domains".into()));
+    }
+    assert!(!shell.path("ran").exists());
+    let history = shell.run(&["history", "--prefix", "many/", "--json"]).exits(0).json();
+    assert_eq!(history["items"], serde_json::json!([]), "nothing was acquired");
+}
+
+/// A quotation mark takes two bytes in the JSON of a grant, and four in the message that carries it to the command.
+///
+/// Mutant: the buffer of the gate has its usual size.
+#[test]
+fn as_many_grants_as_fit_into_a_variable_reach_the_command() {
+    let server = Server::start();
+    let shell = server.shell();
+    let names: Vec<String> = (100..200).map(|number| format!("{}{number}", "\"".repeat(509))).collect();
+    let script = "printenv FENCEPOST_GRANTS >grants";
+    let words: Vec<&str> = ["run", "--ttl", "60s"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    shell.run(&[&words[..], &["--", "sh", "-c", script]].concat()).exits(0);
+    let grants = fs::read_to_string(shell.path("grants")).unwrap();
+    assert!(grants.len() > 120_000, "{}", grants.len());
+    let grants: Value = serde_json::from_str(&grants).unwrap();
+    let domains: Vec<&str> = grants.as_array().unwrap().iter().map(|grant| grant["domain"].as_str().unwrap()).collect();
+    assert_eq!(domains, names);
+}

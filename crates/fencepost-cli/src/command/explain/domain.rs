@@ -26,7 +26,8 @@ pub(super) async fn explain(asking: &Asking, domain: &Domain) -> Result<Explaine
     let history = coordinator.history(&query).await.map_err(|error| asking.failed(error))?;
     let head = asking.head().await.map_err(|error| asking.failed(error))?;
 
-    let (word, option) = (shell::word(domain.as_str()), asking.url.option());
+    let option = asking.url.option();
+    let line = |command: &str, options: &str| shell::line(command, &[domain.as_str()], &format!("{options}{option}"));
     let mut explained = Explained::new(domain.as_str());
     explained.fact("domain", domain);
     explained.fact("lease", lease.clone().map(LeaseItem::from));
@@ -51,21 +52,21 @@ pub(super) async fn explain(asking: &Asking, domain: &Domain) -> Result<Explaine
     waiters(&mut explained, &queue);
     match &lease {
         Some(lease) => {
-            explained.then(format!("fencepost acquire {word} --wait 60s{option}"));
+            explained.then(line("fencepost acquire", " --wait 60s"));
             explained.then(break_line(domain, lease.lease, &option));
         }
         None => match queue.remaining_ms {
             Some(ms) => match wait_for(ms) {
-                Some(wait) => explained.then(format!("fencepost acquire {word} --wait {wait}{option}")),
-                None => explained.then(format!("fencepost show {word}{option}")),
+                Some(wait) => explained.then(line("fencepost acquire", &format!(" --wait {wait}"))),
+                None => explained.then(line("fencepost show", "")),
             },
-            None => explained.then(format!("fencepost acquire {word}{option}")),
+            None => explained.then(line("fencepost acquire", "")),
         },
     }
     if history.items.is_empty() {
         explained.then(format!("fencepost ls --all{option}"));
     } else {
-        explained.then(format!("fencepost history {word}{option}"));
+        explained.then(line("fencepost history", ""));
     }
     Ok(explained)
 }

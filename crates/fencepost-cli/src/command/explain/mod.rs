@@ -43,7 +43,7 @@ pub(crate) struct ExplainArgs {
     #[arg(required_unless_present = "token")]
     domain: Option<OsString>,
     /// A token, as epoch.sequence or decimal
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", allow_hyphen_values = true)]
     token: Option<String>,
     /// Ask this receiver what it would say to a write, as sqlite:PATH or file:PATH
     #[arg(long, value_name = "RESOURCE", requires = "token")]

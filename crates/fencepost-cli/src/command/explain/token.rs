@@ -103,14 +103,12 @@ fn tell(explained: &mut Explained, asking: &Asking, token: Token, known: &Known)
         explained.say(never_seen(token, &known.head));
     }
     if let Some(domain) = &known.domain {
-        let word = shell::word(domain.as_str());
-        explained.then(format!("fencepost explain {word}{option}"));
-        explained.then(format!("fencepost history {word}{option}"));
+        explained.then(shell::line("fencepost explain", &[domain.as_str()], &option));
+        explained.then(shell::line("fencepost history", &[domain.as_str()], &option));
     }
-    explained.then(format!(
-        "fencepost explain {}--token {token} --receiver sqlite:PATH{option}",
-        known.domain.as_ref().map(|domain| format!("{} ", shell::word(domain.as_str()))).unwrap_or_default()
-    ));
+    let names: Vec<&str> = known.domain.iter().map(Domain::as_str).collect();
+    let options = format!(" --token {token} --receiver sqlite:PATH{option}");
+    explained.then(shell::line("fencepost explain", &names, &options));
 }
 
 /// Why nothing is remembered of a token.

@@ -10,7 +10,7 @@ use fencepost_core::{Domain, Epoch, Holder, Issuer, LeaseId, RequestId, Token, T
 use fencepost_testkit::prove::Trouble;
 use tempfile::TempDir;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{exit::Exit, failure::Failure, path};
 
 /// The least there is, so that a lease that nobody renews is soon over.
 const TTL_MS: u64 = 1_000;
@@ -63,7 +63,8 @@ impl Grants {
             Failure::new(Exit::CannotWrite, format!("the coordinator of this command has no store: {why}"))
                 .then("set TMPDIR to a folder with some room")
         };
-        let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
+        let folder =
+            tempfile::tempdir().map_err(|error| failed(&error).ending_in(path::exit(&error, Exit::CannotWrite)))?;
         let data = folder.path().join("coordinator");
         let issuer = Some(Issuer::new("fencepost-prove")?);
         let options =

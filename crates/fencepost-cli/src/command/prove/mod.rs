@@ -67,13 +67,13 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<String>,
     /// The epoch of the tokens: one that the service knows
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = names::epoch, allow_hyphen_values = true)]
     epoch: u32,
     /// How often old and new owner write at one time
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = names::rounds, allow_hyphen_values = true)]
     rounds: u32,
     /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     timeout: String,
     /// Really stop a process between preparing a write and sending it
     #[arg(long)]
