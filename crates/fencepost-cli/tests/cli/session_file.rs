@@ -66,7 +66,7 @@ fn released_twice_it_says_the_same_until_something_is_acquired_again() {
 
 /// A pipe would be waited for until somebody writes into it.
 ///
-/// Mutants: the file, or its lock, is opened without `NONBLOCK`.
+/// Mutants: the file is opened without `NONBLOCK`; nobody looks what the lock is.
 #[test]
 fn what_is_no_plain_file_is_refused_and_never_waited_for() {
     let server = Server::start();
