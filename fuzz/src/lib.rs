@@ -15,6 +15,7 @@ mod history;
 mod http;
 mod log;
 mod made;
+mod mirror;
 mod names;
 mod relay;
 mod rows;
@@ -35,6 +36,7 @@ pub use guard::guard_of_a_table as guard;
 pub use history::history;
 pub use http::http;
 pub use log::log;
+pub use mirror::mirror;
 pub use names::names;
 pub use relay::relay;
 pub use rows::rows;
@@ -59,6 +61,7 @@ pub mod taken {
         history::taken as history,
         http::taken as http,
         log::taken as log,
+        mirror::taken as mirror,
         names::taken as names,
         relay::taken as relay,
         rows::taken as rows,

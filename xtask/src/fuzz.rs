@@ -43,6 +43,7 @@ const TARGETS: &[&str] = &[
     "expression",
     "guard",
     "decision",
+    "mirror",
     "file",
 ];
 
@@ -53,6 +54,7 @@ const TEETH: &[(&str, &str)] = &[
     ("decision", "guard_dropped"),
     ("decision", "replay_raises_nothing"),
     ("decision", "horizon_ignored"),
+    ("mirror", "equal_token_refused"),
     ("file", "no_advance"),
     ("file", "replay_raises_nothing"),
     ("guard", "other_domain_accepted"),
