@@ -1,4 +1,5 @@
-//! The server over loopback beside an empty handler of the same stack, etcd and Redis, all through one generator.
+//! The server over loopback beside handlers of the same stack that do nothing and that do one durable step, etcd and
+//! Redis, all through one generator.
 
 use std::{
     net::SocketAddr,
@@ -24,18 +25,21 @@ const PAIRS_OF_A_SESSION: u64 = 5_000;
 
 pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
     let dir = tempfile::Builder::new().prefix("fencepost-bench-").tempdir_in(".")?;
-    let empty = Server::printing(Command::new(std::env::current_exe()?).arg("--empty-handler"))?;
+    let itself = std::env::current_exe()?;
+    let empty = Server::printing(Command::new(&itself).arg("--empty-handler"))?;
+    let durable = Server::printing(Command::new(&itself).arg("--durable-handler").arg(dir.path()))?;
     let own = Server::fencepost(fencepost, &dir.path().join("data"))?;
     let etcd = start_etcd(&dir.path().join("etcd"))?;
     let redis = start_redis(&dir.path().join("redis"))?;
     let mut append = Append::new(dir.path())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 
-    let head = ["clients", "", "a second", "to the empty handler", "to etcd", "median, us"];
+    let head = ["clients", "", "a second", "to the empty handler", "to the durable handler", "to etcd", "median, us"];
     let mut table = Table::new("Over HTTP on loopback, durable", &head);
     for clients in [1, 16, 64, 256] {
         let runtime = &runtime;
         let mut requests = runtime.block_on(Load::<Empty>::connect(empty.address, clients))?;
+        let mut durables = runtime.block_on(Load::<Empty>::connect(durable.address, clients))?;
         let mut pairs = runtime.block_on(Load::<Pair>::connect(own.address, clients))?;
         let mut etcd = runtime.block_on(Load::<EtcdClient>::connect(etcd.address, clients))?;
         let mut redis = runtime.block_on(Load::<RedisClient>::connect(redis.address, clients))?;
@@ -45,38 +49,43 @@ pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
             vec![
                 Contestant::new("append of 100 bytes + fdatasync", move |turn| appending.turn(turn)),
                 Contestant::new("empty handler, requests", move |turn| runtime.block_on(requests.turn(turn))),
+                Contestant::new("durable handler, requests", move |turn| runtime.block_on(durables.turn(turn))),
                 Contestant::new("fencepost, pairs", move |turn| runtime.block_on(pairs.turn(turn))),
                 Contestant::new("etcd, pairs", move |turn| runtime.block_on(etcd.turn(turn))),
                 Contestant::new("Redis, pairs", move |turn| runtime.block_on(redis.turn(turn))),
             ],
         )?;
-        for (at, score) in scores.iter().enumerate() {
-            // A pair is two requests; the empty handler's figure is single ones.
-            let requests = if at == 2 { ratio(2.0 * score.rate_over(&scores[1])) } else { String::new() };
-            let peer = if at == 2 { ratio(score.rate_over(&scores[3])) } else { String::new() };
-            table.row([
-                clients.to_string(),
-                score.name.clone(),
-                rate(score.rate()),
-                requests,
-                peer,
-                micros(score.median_us()),
-            ]);
+        let [alone, empty, durable, own, etcd, _] = scores.as_slice() else { unreachable!("six took turns") };
+        for score in &scores {
+            // A pair is two requests; the handlers' figures are single ones.
+            let [to_empty, to_durable, to_etcd] = if score.name == own.name {
+                [2.0 * own.rate_over(empty), 2.0 * own.rate_over(durable), own.rate_over(etcd)].map(ratio)
+            } else if score.name == durable.name {
+                [ratio(durable.rate_over(empty)), String::new(), String::new()]
+            } else {
+                [const { String::new() }; 3]
+            };
+            let (name, median) = (score.name.clone(), micros(score.median_us()));
+            table.row([clients.to_string(), name, rate(score.rate()), to_empty, to_durable, to_etcd, median]);
         }
         if clients == 1 {
-            let trip = scores[1].median_us();
-            let over = ratio(scores[2].median_us() / (scores[0].median_us() + trip));
+            let trip = empty.median_us();
+            let over = |least: f64| ratio(own.median_us() / least);
+            let over_sum = over(alone.median_us() + trip);
             let paced = append.paced(Duration::from_micros(150), 2_000)?;
-            let over_paced = ratio(scores[2].median_us() / (paced + trip));
+            let over_paced = over(paced + trip);
+            let over_durable = ratio(own.time_over(durable));
             table.note(format!(
-                "With one client a median acquire takes {over} of one fdatasync plus one empty round trip. The same \
-                 fdatasync takes {paced:.0} us where the disk has been idle for 150 us, as it is between the requests of \
-                 one client; to that plus one round trip it is {over_paced}."
+                "With one client a median acquire takes {over_sum} of one fdatasync plus one empty round trip, and \
+                 {over_durable} of a request to the durable handler. The same fdatasync takes {paced:.0} us where the disk \
+                 has been idle for 150 us, as it is between the requests of one client; to that plus one round trip it is \
+                 {over_paced}."
             ));
         }
     }
     table.note(
-        "A pair is acquire and release. To the empty handler: requests of Fencepost to requests of the empty handler. \
+        "A pair is acquire and release. To the handlers: requests of Fencepost to their requests. The durable handler \
+         waits for a group commit, one append of 100 bytes and fdatasync by one thread, before it answers. \
          etcd: grant a lease, put the key in a transaction if it is not there, revoke the lease, through its JSON \
          gateway. Redis (appendfsync always): SET NX PX and INCR, then a compared DEL, by scripts; no fencing at all. \
          Median: of one request, of one acquire, of one pair.",
@@ -84,7 +93,7 @@ pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
     Ok(table)
 }
 
-/// A client of the empty handler.
+/// A client of either handler.
 struct Empty {
     connection: Connection,
 }

@@ -6,10 +6,10 @@
 //! What is measured lies in a file of its own each; [`round`] is the turn-taking, [`report`] the table.
 
 mod child;
-mod empty;
 mod file;
 mod generator;
 mod hand_over;
+mod handlers;
 mod history;
 mod http;
 mod in_process;
@@ -44,6 +44,9 @@ struct Args {
     /// Serve the empty handler instead of measuring: the other end of `http`.
     #[arg(long, hide = true)]
     empty_handler: bool,
+    /// The same with a handler that answers after a group commit in this folder.
+    #[arg(long, hide = true)]
+    durable_handler: Option<PathBuf>,
     /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -72,8 +75,10 @@ enum What {
 fn main() -> ExitCode {
     let args = Args::parse();
     if args.empty_handler {
-        empty::serve();
-        return ExitCode::SUCCESS;
+        return told(handlers::serve_empty());
+    }
+    if let Some(dir) = &args.durable_handler {
+        return told(handlers::serve_durable(dir));
     }
     let every =
         [What::InProcess, What::Sqlite, What::File, What::Http, What::Run, What::HandOver, What::History, What::Many];
@@ -93,14 +98,20 @@ fn main() -> ExitCode {
             What::HandOver => binary.and_then(|binary| hand_over::measure(plan, binary)),
             What::Many => binary.and_then(|binary| many::measure(plan, binary)),
         };
-        match outcome {
-            Ok(table) => println!("\n{table}"),
-            // What comes after it may need nothing that this one lacked.
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                code = ExitCode::FAILURE;
-            }
+        // What comes after a failure may need nothing that this one lacked.
+        if told(outcome.map(|table| println!("\n{table}"))) != ExitCode::SUCCESS {
+            code = ExitCode::FAILURE;
         }
     }
     code
+}
+
+fn told(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

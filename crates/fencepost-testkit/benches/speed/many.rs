@@ -15,7 +15,7 @@ use crate::{
     generator::{Connection, Load, field},
     http::Pair,
     report::{Table, micros, ratio},
-    round::{Contestant, Plan, compete, quantile},
+    round::{Contestant, Plan, compete, median, quantile},
 };
 
 const SESSIONS: usize = 10_000;
@@ -24,6 +24,7 @@ const LEASES_OF_A_SESSION: usize = 100;
 const FEW: (usize, usize) = (10, 100);
 const CONNECTIONS: usize = 32;
 const PAGE: usize = 1_000;
+const SCRAPES: usize = 100;
 
 pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
     let dir = tempfile::Builder::new().prefix("fencepost-bench-").tempdir_in(".")?;
@@ -60,6 +61,10 @@ pub(crate) fn measure(plan: Plan, fencepost: &Path) -> Result<Table> {
     row("median acquire beside a million leases, us", micros(scores[1].median_us()));
     row("the latter to the former", ratio(scores[1].time_over(&scores[0])));
 
+    for (beside, server) in [("a thousand", &few), ("a million", &many)] {
+        let (us, bytes) = scrape(&runtime, server)?;
+        row(&format!("a scrape of /metrics beside {beside} leases, p50, us"), format!("{us:.0}, {bytes} bytes"));
+    }
     let pages = list(&runtime, &many, leases)?;
     let ms = |seconds: f64| format!("{:.1}", seconds * 1e3);
     row("a page of a thousand leases, p50, ms", ms(quantile(pages.iter().copied(), 0.5)));
@@ -108,6 +113,20 @@ fn fill(runtime: &Runtime, server: &Server, sessions: usize, leases: usize) -> R
     runtime.block_on(futures_util::future::try_join_all(work))?;
     eprintln!();
     Ok(start.elapsed())
+}
+
+/// Reads the metrics again and again; the median time in microseconds, and the size of the last answer.
+fn scrape(runtime: &Runtime, server: &Server) -> Result<(f64, usize)> {
+    runtime.block_on(async {
+        let mut connection = Connection::open(server.address).await?;
+        let (mut times, mut bytes) = (Vec::with_capacity(SCRAPES), 0);
+        for _ in 0..SCRAPES {
+            let before = Instant::now();
+            bytes = connection.get("/metrics").await?.len();
+            times.push(before.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok((median(times.into_iter()), bytes))
+    })
 }
 
 /// Reads every page; the seconds that each took.
