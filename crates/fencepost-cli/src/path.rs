@@ -63,8 +63,13 @@ pub(crate) fn cannot_be_written(path: &Path) -> Option<io::Error> {
         return Some(error);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let refused = access(path, Access::WRITE_OK).and_then(|()| access(folder, Access::WRITE_OK | Access::EXEC_OK));
-    refused.err().map(io::Error::from)
+    let refused = access(path, Access::WRITE_OK).err().map(io::Error::from);
+    refused.or_else(|| folder_cannot_be_written(folder))
+}
+
+/// Why nothing can be made in a folder, as far as the system tells.
+pub(crate) fn folder_cannot_be_written(folder: &Path) -> Option<io::Error> {
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).err().map(io::Error::from)
 }
 
 #[cfg(test)]

@@ -228,7 +228,12 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
             "keep it for inspection; begin again in an empty directory, in a greater epoch: fencepost help serve",
         ),
         OpenError::ClockBehind => configuration().then("set the clock, or --epoch N"),
-        OpenError::Store { .. } => Failure::new(Exit::CannotWrite, what).then(format!("df {dir}")),
+        OpenError::Store { .. } => match path::folder_cannot_be_written(&args.data) {
+            // The store itself may be writable, and what it writes beside itself not.
+            Some(error) => path::failed(format!("{what} ({dir}: {error})"), &args.data, &error, Exit::CannotWrite)
+                .then("run the same command as the user that the store belongs to"),
+            None => Failure::new(Exit::CannotWrite, what).then(format!("df {dir}")),
+        },
         OpenError::NotADirectory { .. } => configuration()
             .then(format!("ls -ld {dir}"))
             .then("--data with a directory; where it lies on another disk, see that the disk is mounted"),

@@ -29,6 +29,7 @@ pub(crate) enum IfHeld {
 
 /// Run a command while holding a lease
 #[derive(Args, Debug)]
+#[command(override_usage = "fencepost run [OPTIONS] <DOMAIN>... -- <CMD>...")]
 #[command(after_long_help = "\
 Examples:
   fencepost run nightly -- ./nightly.sh

@@ -140,7 +140,7 @@ fn open(number: u32) -> Result<File, Failure> {
         _ => File::options().append(true).open(format!("/proc/self/fd/{number}")),
     };
     opened.map_err(|error| {
-        Failure::new(Exit::Usage, format!("status-fd: descriptor {number} cannot be written to: {error}"))
-            .then(format!("--status-fd {number} {number}>FILE"))
+        let what = format!("status-fd: descriptor {number} cannot be written to: {error}");
+        Failure::new(path::exit(&error, Exit::Usage), what).then(format!("--status-fd {number} {number}>FILE"))
     })
 }

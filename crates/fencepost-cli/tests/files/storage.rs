@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -195,6 +196,24 @@ fn what_may_only_be_read_ends_in_77_whoever_wants_to_write_it() {
     let inside = format!("sqlite:{}", shell.path("locked/x.db").display());
     let denied = Ran::of(powerless(&shell, &["advance", &inside, "--grant", &holder]).output().unwrap());
     assert_ne!(denied.code, Some(73), "{denied:?}");
+
+    // A coordinator's store, too; and a descriptor of a file that is another's.
+    let mut first = shell.command(&["serve", "--json", "--init", "--data", "store", "--listen", "127.0.0.1:0"]);
+    let mut first = first.spawn().unwrap();
+    BufReader::new(first.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    set("store", 0o500);
+    let serving = ["serve", "--data", "store", "--listen", "127.0.0.1:0"];
+    let denied = Ran::of(powerless(&shell, &serving).output().unwrap()).exits(77);
+    assert!(denied.next("ls -ld ").contains("store"), "{}", denied.stderr);
+    set("store", 0o700);
+    fs::write(shell.path("status"), "").unwrap();
+    set("status", 0o444);
+    let mut command = powerless(&shell, &["run", "e", "--status-fd", "0", "--", "touch", "ran"]);
+    let denied = command.stdin(fs::File::open(shell.path("status")).unwrap()).output().unwrap();
+    assert!(Ran::of(denied).exits(77).stderr.contains("descriptor 0 cannot be written to"));
+    assert!(!shell.path("ran").exists());
 
     let closed = shell.path("locked");
     for (words, variable) in [
