@@ -147,16 +147,20 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     let parsed = Cli::command().try_get_matches_from(arguments).or_else(|error| {
         let missing = error.kind() == ErrorKind::MissingRequiredArgument;
         let dashed = if missing { run::with_dashed_domains(arguments) } else { None };
-        dashed.map_or(Err(error), |dashed| Cli::command().try_get_matches_from(dashed))
+        let parser = || run::taking_dashed_domains(Cli::command());
+        dashed.map_or(Err(error), |dashed| parser().try_get_matches_from(dashed))
     });
     let matches = match parsed.or_else(|_| help::command().try_get_matches_from(arguments)) {
         Ok(matches) => matches,
         Err(error) => return not_parsed(&without_hidden(error), arguments, json),
     };
-    let cli = match Cli::from_arg_matches(&matches) {
+    let mut cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => return not_parsed(&without_hidden(error), arguments, json),
     };
+    if let Command::Run(args) = &mut cli.command {
+        args.take_dashed_domains(&matches);
+    }
     if cli.command.shows_progress() {
         progress::show_on_terminal(cli.json);
     }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, ValueEnum, value_parser};
 use fencepost_core::{
     Contract, Domain, Holder, Invalid, Issuer, LockDelay, MaxHold, MinHold, Rule, Ttl, Wait, lease::Terms, limits,
 };
@@ -29,7 +29,6 @@ pub(crate) enum IfHeld {
 
 /// Run a command while holding a lease
 #[derive(Args, Debug)]
-#[command(override_usage = "fencepost run [OPTIONS] <DOMAIN>... -- <CMD>...")]
 #[command(after_long_help = "\
 Examples:
   fencepost run nightly -- ./nightly.sh
@@ -51,10 +50,8 @@ was started `run` exits 82. Otherwise it exits with what the command exits with,
 126 or 127 where it could not be started; see `fencepost help exit-codes`.")]
 pub(crate) struct RunArgs {
     /// The domains, e.g. invoices/2026-11; where one begins with -, all of them behind a -- of their own, that one first
-    #[arg(required_unless_present = "dashed", value_name = "DOMAIN")]
+    #[arg(required = true, value_name = "DOMAIN")]
     domains: Vec<OsString>,
-    #[arg(long = DASHED, hide = true)]
-    dashed: Vec<OsString>,
     /// Raise the fence of this resource before the command starts; may be repeated
     #[arg(long, value_name = "RESOURCE")]
     advance: Vec<OsString>,
@@ -150,7 +147,7 @@ impl Ask {
         let if_held = args.if_held.unwrap_or(if wait.is_some() { IfHeld::Wait } else { IfHeld::Fail });
         let resources = args.advance.iter().map(|typed| Resource::parse(typed)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            domains: domains(&[args.domains, args.dashed].concat())?,
+            domains: domains(&args.domains)?,
             resources,
             is_skipped_when_held: if_held == IfHeld::Skip,
             patience: match (wait, if_held) {
@@ -203,8 +200,29 @@ impl Ask {
     }
 }
 
-/// By which option the domains come to the parser that stand behind dashes of their own.
+/// By which option the domains come to the parser that stand behind dashes of their own. Nobody is to type it, so only
+/// the parser of such a line has it.
 const DASHED: &str = "behind-dashes";
+
+/// The parser of what [`with_dashed_domains`] gives.
+pub(crate) fn taking_dashed_domains(whole: Command) -> Command {
+    let names =
+        Arg::new(DASHED).long(DASHED).hide(true).action(ArgAction::Append).value_parser(value_parser!(OsString));
+    // Made of its own words: those of the whole are made only when it parses. An argument that is changed becomes the last
+    // one, so both are changed, in their order.
+    let run = RunArgs::augment_args(Command::new("run"));
+    let run = run.mut_arg("domains", |domains| domains.required(false)).mut_arg("command", |command| command);
+    whole.mut_subcommand("run", |_| run.arg(names))
+}
+
+impl RunArgs {
+    /// Takes in what that parser has found, if it was that one.
+    pub(crate) fn take_dashed_domains(&mut self, whole: &ArgMatches) {
+        let run = whole.subcommand_matches("run");
+        let names = run.and_then(|run| run.try_get_many::<OsString>(DASHED).ok().flatten());
+        self.domains.extend(names.into_iter().flatten().cloned());
+    }
+}
 
 /// `run [OPTION]… -- -DOMAIN [DOMAIN]… -- COMMAND`, as the parser takes it: for it everything behind the first dashes is
 /// the command. `None` for every other line. Only a name that begins with a dash says that names are meant, for no

@@ -62,7 +62,7 @@ use self::{
     waiting::WaitsFor,
 };
 pub(crate) use self::{
-    ask::{RunArgs, one_wait, with_dashed_domains, without_dashes},
+    ask::{RunArgs, one_wait, taking_dashed_domains, with_dashed_domains, without_dashes},
     gate::{BECOME, BecomeArgs, become_command},
     signals::unless_ignored,
     tree::is_in_foreground,

@@ -14,7 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    common::{Ran, Server, Shell},
+    common::{Ran, Server, Shell, send},
     grant,
 };
 
@@ -201,7 +201,8 @@ fn what_may_only_be_read_ends_in_77_whoever_wants_to_write_it() {
     let mut first = shell.command(&["serve", "--json", "--init", "--data", "store", "--listen", "127.0.0.1:0"]);
     let mut first = first.spawn().unwrap();
     BufReader::new(first.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-    first.kill().unwrap();
+    // To an orderly end: what a killed one leaves open is writable in itself.
+    send("TERM", first.id());
     first.wait().unwrap();
     set("store", 0o500);
     let serving = ["serve", "--data", "store", "--listen", "127.0.0.1:0"];
