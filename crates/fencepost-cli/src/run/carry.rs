@@ -96,6 +96,10 @@ impl<'a> Carrier<'a> {
         let (loss, heard, is_deaf) = (None, Heard::default(), false);
         let mut carrier = Self { ask, leases, standby, waits, losses, loss, until, heard, is_deaf };
         carrier.say(Order::Start(Start { until, variables: environment::of(leases, &ask.url.url, until) })).await;
+        if carrier.is_deaf {
+            // Half a start is none, and nobody would ever send the rest: the warden is to go.
+            carrier.standby.link.hang_up().await;
+        }
         carrier
     }
 

@@ -16,23 +16,17 @@ use std::{
 
 use fencepost_client::{BootClock, Clock};
 use fencepost_core::Moment;
-use rustix::{
-    net::sockopt::set_socket_send_buffer_size,
-    process::{Pid, Signal, getppid, set_parent_process_death_signal},
-};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use super::{
     environment,
-    link::{Announced, Link, NoCommand, Order, Said, Start, hand_over, take_over},
+    link::{Announced, Link, NoCommand, Order, Said, Start, hand_over, room_for_a_start, take_over},
     signals,
 };
 use crate::{
     exit::Exit,
     failure::{Failure, REPORT},
 };
-
-/// The longest start: every byte of the longest variable may stand for two.
-const START_BYTES: usize = 2 * 128 * 1024 + 64 * 1024;
 
 /// The word by which this program is the first process.
 pub(crate) const BECOME: &str = "run-become";
@@ -51,8 +45,7 @@ impl Gate {
     /// What the system says. No process is left behind the gate then.
     pub(crate) fn set(command: &[OsString], stdin: &OwnedFd) -> io::Result<Self> {
         let (socket, theirs) = Socket::pair()?;
-        // A start with as many grants as fit into an environment has to fit here too: nobody waits for room.
-        set_socket_send_buffer_size(&socket, START_BYTES)?;
+        room_for_a_start(&socket)?;
         // Handed over before anybody could be late to take it.
         hand_over(&socket, stdin)?;
         let mut first = process::Command::new("/proc/self/exe");

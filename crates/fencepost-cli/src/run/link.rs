@@ -18,7 +18,7 @@ use fencepost_core::Moment;
 use rustix::{
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
+        recvmsg, sendmsg, sockopt::set_socket_send_buffer_size,
     },
     process::Pid,
 };
@@ -267,6 +267,18 @@ impl Link {
             Ok(None) | Err(_) => Ok(None),
         }
     }
+}
+
+/// The longest start: every byte of the longest variable may stand for two.
+const START_BYTES: usize = 2 * 128 * 1024 + 64 * 1024;
+
+/// A start with as many grants as fit into an environment has to fit into the connection too: whoever says it waits for no
+/// reader, and half of it is none.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn room_for_a_start(socket: &Socket) -> io::Result<()> {
+    Ok(set_socket_send_buffer_size(socket, START_BYTES)?)
 }
 
 /// Hands a descriptor to whoever has the other end.

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     ask::Ask,
     cgroup::Cgroup,
-    link::{End, Link, NoCommand, Report, hand_over},
+    link::{End, Link, NoCommand, Report, hand_over, room_for_a_start},
     tree::{self, Member},
     warden::WARDEN,
 };
@@ -57,6 +57,7 @@ impl Standby {
         // Should the warden be killed, its orphans come here.
         set_child_subreaper(Some(me))?;
         let (ours, theirs) = Socket::pair()?;
+        room_for_a_start(&ours)?;
         hand_over(&ours, rustix::stdio::stdin())?;
         let mut command = Command::new("/proc/self/exe");
         let limits = [ask.limits.stop_after_ms, ask.limits.margin_ms].map(|ms| ms.to_string());

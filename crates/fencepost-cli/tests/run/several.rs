@@ -1,10 +1,13 @@
 //! Several domains in one `run`.
 
-use std::{fs, thread};
+use std::{fs, thread, time::Duration};
 
 use serde_json::Value;
 
-use crate::common::Server;
+use crate::{
+    common::{Server, send, until},
+    processes::{Running, stops_wholly},
+};
 
 #[test]
 fn every_domain_has_a_grant_and_none_is_taken_for_the_only_one() {
@@ -104,4 +107,30 @@ fn as_many_grants_as_fit_into_a_variable_reach_the_command() {
     let grants: Value = serde_json::from_str(&grants).unwrap();
     let domains: Vec<&str> = grants.as_array().unwrap().iter().map(|grant| grant["domain"].as_str().unwrap()).collect();
     assert_eq!(domains, names);
+}
+
+/// A start that is as long as it can be is said to a warden that does not read at that moment, as on a busy machine.
+///
+/// Mutant: the connection to the warden has its usual room: half of the start is said, and the other half never.
+#[test]
+fn a_long_start_waits_for_no_reader() {
+    let server = Server::start();
+    let (holder, shell) = (server.shell(), server.shell());
+    holder.run(&["acquire", "zzz", "--ttl", "10m"]).exits(0);
+    let names: Vec<String> = (100..200).map(|number| format!("{}{number}", "\"".repeat(509))).collect();
+    let words: Vec<&str> =
+        ["zzz", "--ttl", "60s", "--wait", "10m"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut running = Running::start(&shell, &[&words[..], &["--", "touch", "ran"]].concat());
+    let shown = || shell.run(&["show", "zzz", "--json"]).exits(0).json()["items"][0].clone();
+    until("it waits for the last of them", || shown()["queue"] == 1);
+    let warden = running.warden();
+    shell.sh(&stops_wholly(warden)).exits(0);
+    let before = shown()["lease"].clone();
+    holder.run(&["release"]).exits(0);
+    until("it has the last of them", || shown()["lease"].is_string() && shown()["lease"] != before);
+    // bounded: several times what `run` gives a warden to take a message
+    thread::sleep(Duration::from_millis(500));
+    send("CONT", warden);
+    running.ends_with(0);
+    assert!(shell.path("ran").exists());
 }
