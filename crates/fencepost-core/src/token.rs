@@ -96,6 +96,12 @@ impl Token {
         Self::from_integer(u64::from(epoch.0) << limits::SEQUENCE_BITS | sequence.0)
     }
 
+    /// The least token of an epoch. In epoch 0 it is 1, for 0 is never a token.
+    #[must_use]
+    pub fn first_of(epoch: Epoch) -> Self {
+        NonZeroU64::new(u64::from(epoch.0) << limits::SEQUENCE_BITS).map_or(Self(NonZeroU64::MIN), Self)
+    }
+
     /// The token that an integer stands for.
     ///
     /// # Errors

@@ -31,6 +31,15 @@ impl ReceiverSeed {
         Self { next: Some(next), live, ..self }
     }
 
+    /// The least token that a receiver may accept which had known epochs up to `known`. A read of a coordinator in a
+    /// later one says that it has been recovered, and that all earlier epochs are over; who vouches by hand says so by
+    /// giving a floor.
+    #[must_use]
+    pub fn floor_after(&self, known: Epoch) -> Option<Token> {
+        let was_read = self.next.is_some();
+        self.floor.max((was_read && self.known_epoch > known).then(|| Token::first_of(self.known_epoch)))
+    }
+
     /// The same, with the least token that is accepted at all.
     #[must_use]
     pub fn with_floor(self, floor: Token) -> Self {

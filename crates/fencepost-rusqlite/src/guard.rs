@@ -1,4 +1,8 @@
-use fencepost_core::{fence::Closure, fence::LiveLease, sabotage};
+use fencepost_core::{
+    Epoch, Token,
+    fence::{Closure, LiveLease},
+    sabotage,
+};
 use fencepost_receiver::{
     ReceiverSeed,
     adapter::{first_counter, fresh_recovery_id},
@@ -137,7 +141,8 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
     Ok(())
 }
 
-/// Takes known epoch and floor of a seed where they are greater.
+/// Takes known epoch and floor of a seed where they are greater. An epoch that a read of the coordinator shows to be over
+/// is over here too.
 pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
     let statement = if sabotage::active("telling_not_monotone") {
         unprotect(tx, "receiver_rises")?;
@@ -145,7 +150,11 @@ pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), Mai
     } else {
         statement::LEARN
     };
-    tx.execute(statement, params![seed.known_epoch.get(), seed.floor.map(|floor| floor.as_i64())])?;
+    let row = read_receiver(tx)?.ok_or(MaintenanceError::Closed(Closure::MetadataMissing))?;
+    // Of an epoch that is none nothing is known; the row stays as unreadable as it is.
+    let known = u32::try_from(row.known_epoch).ok().and_then(|number| Epoch::new(number).ok()).unwrap_or(Epoch::ZERO);
+    let floor = seed.floor_after(known).map(Token::as_i64);
+    tx.execute(statement, params![seed.known_epoch.get(), floor])?;
     Ok(())
 }
 

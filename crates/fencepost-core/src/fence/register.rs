@@ -169,8 +169,16 @@ impl Register {
     /// opens. `known_epoch`, `next` and `live` come from one consistent read of the coordinator.
     pub fn recover(&mut self, known_epoch: Epoch, next: Token, live: &[LiveLease]) {
         self.condition = Condition::Open;
-        self.known_epoch = self.known_epoch.max(known_epoch);
+        self.learn(known_epoch);
         let _ = self.collect(next, live);
+    }
+
+    /// Learns the epoch that the coordinator is in, from a read of it. A later one than was known says that it has been
+    /// recovered: the earlier ones are over, and nothing of them is accepted any more.
+    pub fn learn(&mut self, epoch: Epoch) {
+        if epoch > self.known_epoch {
+            self.tell(epoch, Token::first_of(epoch));
+        }
     }
 
     /// Takes part in a recovery of the coordinator: the new epoch becomes known, and nothing older is accepted.

@@ -445,14 +445,14 @@ fn same_domain(sidecar: &Sidecar, domain: &Domain) -> Result<(), MaintenanceErro
     Err(MaintenanceError::WrongDomain { here: sidecar.domain.clone(), presented: domain.clone() })
 }
 
-/// Takes what a seed knows where it is greater.
+/// Takes what a seed knows where it is greater. An epoch that a read of the coordinator shows to be over is over here too.
 fn learn(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
     if sabotage::active("telling_not_monotone") {
         (sidecar.known_epoch, sidecar.floor) = (seed.known_epoch, seed.floor);
         return;
     }
+    sidecar.floor = sidecar.floor.max(seed.floor_after(sidecar.known_epoch));
     sidecar.known_epoch = sidecar.known_epoch.max(seed.known_epoch);
-    sidecar.floor = sidecar.floor.max(seed.floor);
 }
 
 /// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.

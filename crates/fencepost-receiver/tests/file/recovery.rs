@@ -2,9 +2,12 @@
 
 use std::fs;
 
-use fencepost_core::fence::{Closure, RejectedBy, Rejection, Verdict};
+use fencepost_core::{
+    Epoch,
+    fence::{Closure, RejectedBy, Rejection, Verdict},
+};
 use fencepost_receiver::{
-    Seen,
+    ReceiverSeed, Seen,
     file::{FileReceiver, MaintenanceError},
 };
 
@@ -33,6 +36,21 @@ fn assert_recovers(file: &Guarded) {
     let again = file.receiver.incarnation().unwrap();
     file.receiver.recover(&domain("f"), &again, &seed).unwrap();
     assert_eq!(file.write("0.10", b"again"), Verdict::Applied(content(b"again")));
+}
+
+/// I11. Mutant: `floor_after` gives the seed's floor alone; the file's own fence lets a token of the lost epoch pass.
+#[test]
+fn a_read_of_a_coordinator_in_a_later_epoch_ends_the_earlier_ones() {
+    let file = Guarded::new();
+    assert_eq!(file.write("0.5", b"a"), Verdict::Applied(content(b"a")));
+    let later = ReceiverSeed::new(seed().issuer, Epoch::new(2).unwrap());
+    file.receiver.guard(&domain("f"), Some(&later.clone().with_snapshot(token("2.7"), Vec::new()))).unwrap();
+    for lost in ["0.5", "0.9", "1.9"] {
+        assert_eq!(rejected(&file.write(lost, b"x")), Some(stale(lost, "2.0", RejectedBy::Floor)));
+    }
+    assert_eq!(file.write("2.8", b"b"), Verdict::Applied(content(b"b")));
+    file.receiver.guard(&domain("f"), Some(&later.with_snapshot(token("2.9"), Vec::new()))).unwrap();
+    assert_eq!(file.write("2.8", b"c"), Verdict::Applied(content(b"c")), "a read of the same epoch ends nobody");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use fencepost_core::{
     Epoch, Issuer, OperationId,
-    fence::{Closure, Condition, LiveLease, Operation, Rejection, Verdict},
+    fence::{Closure, Condition, LiveLease, Operation, RejectedBy, Rejection, Verdict},
 };
 use fencepost_rusqlite::{
     DomainExpression, Incarnation, MaintenanceError, Mode, ReceiverSeed, Seen, SqliteFile, SqliteReceiver, collect,
@@ -244,7 +244,25 @@ fn guarding_again_learns_and_never_lowers() {
     assert!(matches!(again(&foreign), Err(MaintenanceError::WrongIssuer { .. })));
     let known = status(&connection).unwrap();
     assert_eq!(known.known_epoch.get(), 3);
-    assert_eq!((known.floor, known.unfenced_floor), (Some(token("2.1")), Some(token("3.5"))));
+    assert_eq!((known.floor, known.unfenced_floor), (Some(token("3.0")), Some(token("3.5"))));
+}
+
+/// I11. Mutant: `floor_after` gives the seed's floor alone; the domain's own fence lets a token of the lost epoch pass.
+#[test]
+fn a_read_of_a_coordinator_in_a_later_epoch_ends_the_earlier_ones() {
+    let database = Database::with_counters();
+    let mut connection = database.connect();
+    assert_eq!(write_a(&mut connection, "0.5"), Verdict::Applied(()));
+    let later = ReceiverSeed::new(issuer(), Epoch::new(2).unwrap()).with_snapshot(token("2.7"), Vec::new());
+    guard(&mut connection, "counter", &DomainExpression::new("name").unwrap(), Mode::Enforce, Some(&later)).unwrap();
+    for lost in ["0.5", "0.9", "1.9"] {
+        let verdict = write_a(&mut connection, lost);
+        assert!(matches!(verdict, Verdict::Rejected(Rejection::Stale { by: RejectedBy::Floor, .. })), "{verdict:?}");
+    }
+    assert_eq!(write_a(&mut connection, "2.8"), Verdict::Applied(()));
+    let same = ReceiverSeed::new(issuer(), Epoch::new(2).unwrap()).with_snapshot(token("2.9"), Vec::new());
+    guard(&mut connection, "counter", &DomainExpression::new("name").unwrap(), Mode::Enforce, Some(&same)).unwrap();
+    assert_eq!(write_a(&mut connection, "2.8"), Verdict::Applied(()), "a read of the same epoch ends nobody");
 }
 
 #[test]

@@ -355,8 +355,9 @@ impl Receiver {
         if self.has(Flaw::RecoveryOnlyReopens) {
             return;
         }
-        if !self.has(Flaw::RecoveryForgetsTheEpoch) {
-            self.ledger.known = self.ledger.known.max(known);
+        if known > self.ledger.known && !self.has(Flaw::RecoveryForgetsTheEpoch) {
+            self.ledger.known = known;
+            self.ledger.floor = self.ledger.floor.max(Some(Token::first_of(known)));
         }
         if self.has(Flaw::RecoveryRaisesTheFloor) {
             self.ledger.floor = self.ledger.floor.max(Some(read.next));
