@@ -56,7 +56,7 @@ impl UrlArgs {
     }
 }
 
-/// A variable that is set to nothing counts as not set, as with other tools. Nothing that was typed is a mistake.
+/// A variable that is set to nothing counts as not set, as with other tools. An empty --url beside one that is not is wrong.
 fn usual_if_empty(url: &str) -> Result<String, Infallible> {
     let is_unset = url.is_empty() && env::var_os(URL_VARIABLE).is_some_and(|url| url.is_empty());
     Ok(if is_unset { DEFAULT_URL } else { url }.to_owned())

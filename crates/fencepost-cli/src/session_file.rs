@@ -106,7 +106,8 @@ pub(crate) struct GivenBack {
     pub(crate) url: String,
     pub(crate) domain: String,
     pub(crate) lease: Option<LeaseId>,
-    pub(crate) answer: ReleaseAnswer,
+    /// The coordinator's answer, where it gave one.
+    pub(crate) answer: Option<ReleaseAnswer>,
     /// How it had ended before, where it had.
     pub(crate) lost: Option<String>,
 }
@@ -294,8 +295,13 @@ impl Locked {
     }
 
     /// What was given back last, where nothing was acquired since.
+    /// A note that somebody else may have written says nothing.
     pub(crate) fn given_back(&self) -> Option<GivenBack> {
-        let mut note = vec![0; usize::try_from(self.lock.metadata().ok()?.len().min(MOST_BYTES)).ok()?];
+        let metadata = self.lock.metadata().ok()?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
+            return None;
+        }
+        let mut note = vec![0; usize::try_from(metadata.len().min(MOST_BYTES)).ok()?];
         self.lock.read_exact_at(&mut note, 0).ok()?;
         serde_json::from_slice(&note).ok()
     }

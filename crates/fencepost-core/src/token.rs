@@ -96,10 +96,10 @@ impl Token {
         Self::from_integer(u64::from(epoch.0) << limits::SEQUENCE_BITS | sequence.0)
     }
 
-    /// The least token of an epoch. In epoch 0 it is 1, for 0 is never a token.
+    /// The least token of this one's epoch; `None` in epoch 0, before which there is nothing.
     #[must_use]
-    pub fn first_of(epoch: Epoch) -> Self {
-        NonZeroU64::new(u64::from(epoch.0) << limits::SEQUENCE_BITS).map_or(Self(NonZeroU64::MIN), Self)
+    pub fn begin_of_epoch(self) -> Option<Self> {
+        NonZeroU64::new(u64::from(self.epoch().0) << limits::SEQUENCE_BITS).map(Self)
     }
 
     /// The token that an integer stands for.

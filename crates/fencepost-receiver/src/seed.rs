@@ -31,13 +31,12 @@ impl ReceiverSeed {
         Self { next: Some(next), live, ..self }
     }
 
-    /// The least token that a receiver may accept which had known epochs up to `known`. A read of a coordinator in a
-    /// later one says that it has been recovered, and that all earlier epochs are over; who vouches by hand says so by
-    /// giving a floor.
+    /// The least token that a receiver may accept once it has this seed: the floor, or the begin of the epoch that the
+    /// coordinator was read in. It comes into a later one by ending everything of the earlier ones. Who vouches by hand
+    /// says so by giving a floor.
     #[must_use]
-    pub fn floor_after(&self, known: Epoch) -> Option<Token> {
-        let was_read = self.next.is_some();
-        self.floor.max((was_read && self.known_epoch > known).then(|| Token::first_of(self.known_epoch)))
+    pub fn least_accepted(&self) -> Option<Token> {
+        self.floor.max(self.next.and_then(Token::begin_of_epoch))
     }
 
     /// The same, with the least token that is accepted at all.

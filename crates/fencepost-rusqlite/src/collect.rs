@@ -1,6 +1,6 @@
 use fencepost_core::{Token, fence::LiveLease, sabotage};
 use fencepost_sql::sqlite::statement;
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use crate::{
     MaintenanceError,
@@ -23,7 +23,7 @@ pub struct Collected {
 ///
 /// `next` and `live` come from one consistent read of the coordinator that excludes grants in flight. Every step can only
 /// refuse more: live leases get their fence by the ordinary decision, and the floor of domains without a fence rises to
-/// `next` before any fence is removed. The horizon is raised before any record is removed: an operation born below it is
+/// `next` before any fence is removed. An epoch before that of `next` is over here, too. The horizon is raised before any record is removed: an operation born below it is
 /// answered `OperationTooOld` from then on, and one without `born` that was applied under an older token than it may take
 /// effect again. So choose a horizon that is older than any retry. Doing it twice or late is harmless.
 ///
@@ -37,6 +37,7 @@ pub fn collect(
 ) -> Result<Collected, MaintenanceError> {
     in_one_transaction(connection, |tx| {
         open_receiver_row(tx)?;
+        tx.execute(statement::LEARN, params![0, next.begin_of_epoch().map(Token::as_i64)])?;
         let refused = set_live_fences(tx, live)?;
         if sabotage::active("late_collection_lowers_floor") {
             unprotect(tx, "receiver_rises")?;

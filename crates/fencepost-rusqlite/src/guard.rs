@@ -1,5 +1,5 @@
 use fencepost_core::{
-    Epoch, Token,
+    Token,
     fence::{Closure, LiveLease},
     sabotage,
 };
@@ -141,8 +141,7 @@ pub(crate) fn create_receiver(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Resu
     Ok(())
 }
 
-/// Takes known epoch and floor of a seed where they are greater. An epoch that a read of the coordinator shows to be over
-/// is over here too.
+/// Takes known epoch and floor of a seed where they are greater.
 pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), MaintenanceError> {
     let statement = if sabotage::active("telling_not_monotone") {
         unprotect(tx, "receiver_rises")?;
@@ -150,11 +149,7 @@ pub(crate) fn learn(tx: &Transaction<'_>, seed: &ReceiverSeed) -> Result<(), Mai
     } else {
         statement::LEARN
     };
-    let row = read_receiver(tx)?.ok_or(MaintenanceError::Closed(Closure::MetadataMissing))?;
-    // Of an epoch that is none nothing is known; the row stays as unreadable as it is.
-    let known = u32::try_from(row.known_epoch).ok().and_then(|number| Epoch::new(number).ok()).unwrap_or(Epoch::ZERO);
-    let floor = seed.floor_after(known).map(Token::as_i64);
-    tx.execute(statement, params![seed.known_epoch.get(), floor])?;
+    tx.execute(statement, params![seed.known_epoch.get(), seed.least_accepted().map(Token::as_i64)])?;
     Ok(())
 }
 

@@ -99,8 +99,9 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// Counts a write that a receiver in this process refused, and tells watchers of it. The receiver has logged it
-    /// already. One in another process reports it by `POST /v1/reports/rejected`, which is logged here too.
+    /// Counts a write that a receiver in this process refused, and tells watchers of it. It is not logged here: the
+    /// receivers for SQLite and for files have done that; of any other, `fencepost_receiver::adapter::log_rejection` does.
+    /// A receiver in another process reports it by `POST /v1/reports/rejected`, which is logged here.
     ///
     /// Receivers know no coordinator, so whoever gets the verdict calls this. `lease` and `operation` are what the
     /// refused grant and write named.

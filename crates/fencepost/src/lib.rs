@@ -15,9 +15,10 @@
 //! Whoever bases a write on something read under the lease needs the fence at its own token before the first read:
 //! acquire with `advance`, or read in the same guarded transaction.
 //!
-//! A receiver logs each write that it refuses (target `fencepost::rejected`) and knows no coordinator. For the rejection
-//! to show in the coordinator's metrics and events, hand it on: `HttpCoordinator::report_rejected`, or `Metrics::rejected`
-//! of `fencepost-server` where the server runs in this process. Nothing depends on it.
+//! The receivers for SQLite and for files log each write that they refuse (target `fencepost::rejected`), and know no
+//! coordinator. For a rejection to show in the coordinator's metrics and events, hand it on:
+//! `HttpCoordinator::report_rejected`, or `Metrics::rejected` of `fencepost-server` where the server runs in this process.
+//! Nothing depends on it.
 //!
 //! ```
 //! use fencepost::{Advance, Domain, Holder, MemoryReceiver, Session, Ttl, coordinator::Coordinator};

@@ -25,7 +25,7 @@ use crate::{
 The session file says which lease (FENCEPOST_SESSION_FILE, or fencepost/session.json under XDG_RUNTIME_DIR); it is \
 removed when the lease has ended. Settle every write whose outcome is unknown first: the next holder may start at once.
 
-Safe to repeat: the same command again gets the same answer, until something is acquired with that file again. Where the \
+Safe to repeat: the same command again gets the same answer, until another acquire is tried with that file. Where the \
 answer is lost (82), the file stays and the same command asks for it. Exits 80 when the lease had been lost before, so that \
 a script learns that its work may have overlapped with another's, and 78 where nothing was acquired with the file.")]
 pub(crate) struct ReleaseArgs {}
@@ -50,21 +50,22 @@ pub(crate) async fn run(output: Output) -> Result<Exit, Failure> {
 /// The same answer once more.
 fn again(locked: &Locked, output: Output) -> Result<Exit, Failure> {
     let given = locked.given_back().ok_or_else(|| locked.file.nothing_kept())?;
-    if output.json {
-        output.json(&given.answer)?;
+    if let (true, Some(answer)) = (output.json, &given.answer) {
+        output.json(answer)?;
     }
     match (given.lost, given.lease) {
         (Some(how), Some(lease)) => Err(lost(&given.url, &given.domain, lease, &how)),
-        (Some(_) | None, _) => {
+        (Some(_) | None, lease) => {
             if !output.json {
-                output.line(&format!("released {}, and had done so before", given.domain))?;
+                let what = if lease.is_some() { "released" } else { "gave up the unanswered acquire of" };
+                output.line(&format!("{what} {}, and had done so before", given.domain))?;
             }
             Ok(Exit::Done)
         }
     }
 }
 
-fn given(kept: &Kept, answer: ReleaseAnswer, lost: Option<String>) -> GivenBack {
+fn given(kept: &Kept, answer: Option<ReleaseAnswer>, lost: Option<String>) -> GivenBack {
     let lease = kept.granted.map(|granted| granted.lease);
     GivenBack { url: kept.url.clone(), domain: kept.asked.domain.clone(), lease, answer, lost }
 }
@@ -80,7 +81,7 @@ async fn give_up_unanswered(
 ) -> Result<Exit, Failure> {
     end_session(coordinator, kept, key).await?;
     let answer = ReleaseAnswer { ended: None, holds_left: 0 };
-    locked.remove_given_back(&given(kept, answer, None))?;
+    locked.remove_given_back(&given(kept, Some(answer), None))?;
     if output.json {
         output.json(&answer)?;
     } else {
@@ -110,7 +111,7 @@ async fn give_back(
         None | Some(LeaseEnd::Released) => None,
         Some(end @ (LeaseEnd::Expired | LeaseEnd::Revoked | LeaseEnd::Recovered)) => Some(end.as_str().to_owned()),
     };
-    locked.remove_given_back(&given(kept, ReleaseAnswer::from(released), lost))?;
+    locked.remove_given_back(&given(kept, Some(ReleaseAnswer::from(released)), lost))?;
     tell(kept, domain, lease, released, output)
 }
 
@@ -149,8 +150,8 @@ fn not_released(
             refusal @ (SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession),
         )) => {
             let granted = kept.granted.map(|granted| granted.lease);
-            let (how, answer) = (refusal.to_string(), ReleaseAnswer { ended: None, holds_left: 0 });
-            let removed = locked.remove_given_back(&given(kept, answer, Some(how.clone())));
+            let how = refusal.to_string();
+            let removed = locked.remove_given_back(&given(kept, None, Some(how.clone())));
             match (granted, removed) {
                 (Some(lease), Ok(())) => lost(&kept.url, domain.as_str(), lease, &how),
                 (_, Err(failure)) => failure,

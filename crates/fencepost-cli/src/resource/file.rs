@@ -149,9 +149,8 @@ fn troubled(trouble: &Trouble) -> Failure {
         }
         Trouble::Name { .. } => failure.then("give the file another name"),
         Trouble::Denied { path, .. } => failure.then(format!("ls -ld {}", word(path))).ending_in(Exit::Denied),
-        Trouble::ReadOnly { path } | Trouble::Full { path } => {
-            failure.then(path::advice(path, &rustix::io::Errno::NOSPC.into()))
-        }
+        Trouble::ReadOnly { path } => failure.then(path::advice(path, &rustix::io::Errno::ROFS.into())),
+        Trouble::Full { path } => failure.then(path::advice(path, &rustix::io::Errno::NOSPC.into())),
         Trouble::RecordsFull { .. } => failure.then("fencepost release, then acquire anew"),
         Trouble::NewerLayout { .. } => failure.then("use a newer build of fencepost").ending_in(Exit::Configuration),
         Trouble::Io { path, source, .. } => failure.then(path::advice(path, source)),

@@ -57,10 +57,13 @@ pub(crate) async fn carry(
     waits: &watch::Sender<WaitsFor>,
 ) -> Result<Carried, Failure> {
     let mut carrier = Carrier::start(ask, leases, standby, waits).await;
-    let silence = carrier.watch(signals).await;
+    // Half a start is none, and nobody sends the rest: nothing has been started, and the warden goes at once. Watched, it
+    // would be waited for as long as the leases are renewed.
+    let is_half_started = carrier.is_deaf;
+    let silence = if is_half_started { Silence::Ended } else { carrier.watch(signals).await };
     if carrier.heard.gone.is_none() {
-        let last_line = carrier.last_line();
-        carrier.standby.see_it_gone(last_line).await;
+        let until = if is_half_started { BootClock.now() } else { carrier.last_line() };
+        carrier.standby.see_it_gone(until).await;
         // A warden that was killed may have said more than was heard of it by then.
         let _ = timeout(DRAINING, carrier.drain()).await;
     }
@@ -96,10 +99,6 @@ impl<'a> Carrier<'a> {
         let (loss, heard, is_deaf) = (None, Heard::default(), false);
         let mut carrier = Self { ask, leases, standby, waits, losses, loss, until, heard, is_deaf };
         carrier.say(Order::Start(Start { until, variables: environment::of(leases, &ask.url.url, until) })).await;
-        if carrier.is_deaf {
-            // Half a start is none, and nobody would ever send the rest: the warden is to go.
-            carrier.standby.link.hang_up().await;
-        }
         carrier
     }
 

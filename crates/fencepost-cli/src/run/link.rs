@@ -24,7 +24,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -222,7 +222,9 @@ pub(crate) struct Announced(());
 /// One end.
 #[derive(Debug)]
 pub(crate) struct Link {
-    lines: Lines<BufReader<OwnedReadHalf>>,
+    reader: BufReader<OwnedReadHalf>,
+    /// As much of the next message as has come.
+    come: Vec<u8>,
     writer: OwnedWriteHalf,
 }
 
@@ -232,7 +234,7 @@ impl Link {
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(socket)?.into_split();
-        Ok(Self { lines: BufReader::new(reader).lines(), writer })
+        Ok(Self { reader: BufReader::new(reader), come: Vec::new(), writer })
     }
 
     /// # Errors
@@ -256,24 +258,26 @@ impl Link {
         let _ = self.writer.shutdown().await;
     }
 
-    /// The next message; `None` when the other side is gone. Safe to drop and to call again.
+    /// The next message; `None` when the other side is gone. What it had said half of by then is none: `forward 1` may have
+    /// been going to be `forward 15`. Safe to drop and to call again.
     ///
     /// # Errors
     /// When what came is no message.
     pub(crate) async fn hear<T: FromStr<Err = Garbled>>(&mut self) -> io::Result<Option<T>> {
-        match self.lines.next_line().await {
-            Ok(Some(line)) => Ok(Some(line.parse()?)),
-            // A reset says no more than an end.
-            Ok(None) | Err(_) => Ok(None),
-        }
+        // A reset says no more than an end.
+        let _ = self.reader.read_until(b'\n', &mut self.come).await;
+        let Some(line) = self.come.strip_suffix(b"\n") else { return Ok(None) };
+        let message = String::from_utf8_lossy(line).parse()?;
+        self.come.clear();
+        Ok(Some(message))
     }
 }
 
 /// The longest start: every byte of the longest variable may stand for two.
 const START_BYTES: usize = 2 * 128 * 1024 + 64 * 1024;
 
-/// A start with as many grants as fit into an environment has to fit into the connection too: whoever says it waits for no
-/// reader, and half of it is none.
+/// Asks for room in the connection for a start with as many grants as fit into an environment, so that whoever says it waits
+/// for no reader. The system may give less (`net.core.wmem_max`); a start of which only half is taken is none.
 ///
 /// # Errors
 /// What the system says.

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use crate::common::{Ran, Server, Shell, fencepost};
+use crate::common::{Ran, Server, Shell, fencepost, until};
 
 #[test]
 fn it_is_for_its_owner_only_and_written_before_the_acquire_is_sent() {
@@ -57,6 +57,19 @@ fn released_twice_it_says_the_same_until_something_is_acquired_again() {
     shell.sh(&shell.run(&["show", "d"]).exits(0).next("fencepost break")).exits(0);
     let lost = shell.run(&["release"]).exits(80).stderr;
     assert_eq!(shell.run(&["release"]).exits(80).stderr, lost);
+
+    // A note that others could have written is not believed.
+    let lock = shell.path("session.json.lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o666)).unwrap();
+    shell.run(&["release"]).exits(78);
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o600)).unwrap();
+
+    // What became of a lease that ended by itself is told alike, too.
+    shell.run(&["acquire", "d", "--ttl", "1s"]).exits(0);
+    until("the lease has ended", || shell.run(&["ls", "--json"]).exits(0).json()["items"] == serde_json::json!([]));
+    let ended = shell.run(&["release", "--json"]).exits(80);
+    let again = shell.run(&["release", "--json"]).exits(80);
+    assert_eq!((again.stdout, again.stderr), (ended.stdout, ended.stderr));
 
     // What was given back before says nothing of what is held now, in a file that was lost.
     shell.run(&["acquire", "e", "--ttl", "2s"]).exits(0);
@@ -182,7 +195,7 @@ fn what_is_over_makes_room_for_the_next() {
     let server = Server::start();
     let shell = server.shell();
     shell.run(&["acquire", "d", "--ttl", "1s"]).exits(0);
-    crate::common::until("the lease has ended", || shell.run(&["acquire", "e"]).code == Some(0));
+    until("the lease has ended", || shell.run(&["acquire", "e"]).code == Some(0));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn held_by_another_it_is_skipped_waited_for_or_a_failure() {
     run(&["--if-held", "fail", "--wait", "200ms"], 75);
     run(&["--if-held", "skip", "--wait", "200ms"], 0);
     // Longer than a busy machine takes to open a session: what is left is waited for in the queue.
-    let told = run(&["--wait", "3s"], 75).stderr;
+    let told = run(&["--wait", "12s"], 75).stderr;
     assert!(told.contains("after a wait of") && !b.path("ran").exists(), "{told}");
     let mut waiting = Running::start(&b, &["d", "--if-held", "wait", "--", "touch", "ran"]);
     waits(&a, 1);

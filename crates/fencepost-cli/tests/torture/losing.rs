@@ -181,7 +181,7 @@ fn token_of(call: &Call) -> Option<fencepost_core::Token> {
     match &call.action {
         Action::Write { token, .. } | Action::Advance { token } => Some(*token),
         Action::Read { token } => *token,
-        Action::Acquire | Action::Renew | Action::Release => None,
+        Action::Acquire | Action::Renew | Action::Release | Action::Open | Action::Heartbeat | Action::End => None,
     }
 }
 

@@ -17,6 +17,7 @@ mod nemesis;
 mod noted;
 mod rights;
 mod scenes;
+mod sessions;
 mod subject;
 mod worker;
 
@@ -155,14 +156,19 @@ fn as_long_as_asked() {
 mod mistakes {
     use super::*;
 
+    /// Beginning again may take longer than somebody goes on believing, on a busy machine: it is tried more than once.
     #[track_caller]
     fn is_found(mistake: Mistake, what: &str) {
-        let verdict = torture(&Orders { losses: vec![2; 2], mistake: Some(mistake), ..nothing() });
-        if mistake == Mistake::OlderCopy && verdict.skipped.contains_key("wall clock stepped") {
-            return;
+        for attempt in 1..=5 {
+            let verdict = torture(&Orders { losses: vec![2; 2], mistake: Some(mistake), ..nothing() });
+            if mistake == Mistake::OlderCopy && verdict.skipped.contains_key("wall clock stepped") {
+                return;
+            }
+            if verdict.broken.iter().any(|broken| broken.contains(what)) {
+                return;
+            }
+            assert!(attempt < 5, "{mistake:?} goes unnoticed\n{verdict}");
         }
-        let found = verdict.broken.iter().any(|broken| broken.contains(what));
-        assert!(found, "{mistake:?} goes unnoticed\n{verdict}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ use writing::{Came, Effect};
 use crate::{
     gates::Gates,
     noted::{Noted, Shared, say_why, with},
+    sessions::NotedSessions,
     subject::{Kind, SUBJECTS, Set, Store, Subject},
 };
 
@@ -103,7 +104,7 @@ struct Worker {
     notes: fs::File,
     random: Random,
     runtime: Runtime,
-    coordinator: HttpCoordinator,
+    coordinator: NotedSessions,
     session: Option<Session>,
     effects: Vec<Effect>,
     elements: u64,
@@ -121,10 +122,11 @@ impl Worker {
         // A call that hangs costs the whole TTL, so most workers do not wait as long for an answer as the client would.
         let call_timeout = Duration::from_millis(if orders.index == 0 { 10_000 } else { 700 });
         let options = HttpOptions { call_timeout, connect_timeout: Duration::from_millis(500) };
+        let (inner, history) =
+            (HttpCoordinator::with_options(&orders.url, options).unwrap(), recorder("history", process));
         Self {
             gates: Gates::of(&orders.root),
             store: Store::open(&orders.root, &orders.seen).unwrap(),
-            history: recorder("history", process),
             unfenced: recorder("unfenced", process + 1),
             notes: fs::File::options()
                 .append(true)
@@ -133,7 +135,8 @@ impl Worker {
                 .unwrap(),
             random: Random::new(orders.seed),
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
-            coordinator: HttpCoordinator::with_options(&orders.url, options).unwrap(),
+            coordinator: NotedSessions { inner, recorder: history.clone() },
+            history,
             session: None,
             effects: Vec::new(),
             elements: 0,

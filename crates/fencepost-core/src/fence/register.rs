@@ -138,10 +138,12 @@ impl Register {
     /// `next` is the coordinator's next token and `live` its live leases, from one consistent read. Live leases get
     /// their fence by the ordinary decision, so that a late collection re-admits nothing and shuts nobody out. Doing
     /// it twice, or late, is harmless. A closed receiver collects nothing: it could not take the live leases in.
+    /// What `next` says of the coordinator's epoch ends the earlier ones here, too.
     pub fn collect(&mut self, next: Token, live: &[LiveLease]) -> Verdict<()> {
         if let Condition::Closed(why) = self.condition {
             return Verdict::Rejected(Rejection::Closed(why));
         }
+        self.floor = self.floor.max(next.begin_of_epoch());
         for lease in live {
             let issuer = self.issuer.clone();
             let presented = Presented::token(&issuer, &lease.domain, lease.token);
@@ -169,16 +171,8 @@ impl Register {
     /// opens. `known_epoch`, `next` and `live` come from one consistent read of the coordinator.
     pub fn recover(&mut self, known_epoch: Epoch, next: Token, live: &[LiveLease]) {
         self.condition = Condition::Open;
-        self.learn(known_epoch);
+        self.known_epoch = self.known_epoch.max(known_epoch);
         let _ = self.collect(next, live);
-    }
-
-    /// Learns the epoch that the coordinator is in, from a read of it. A later one than was known says that it has been
-    /// recovered: the earlier ones are over, and nothing of them is accepted any more.
-    pub fn learn(&mut self, epoch: Epoch) {
-        if epoch > self.known_epoch {
-            self.tell(epoch, Token::first_of(epoch));
-        }
     }
 
     /// Takes part in a recovery of the coordinator: the new epoch becomes known, and nothing older is accepted.

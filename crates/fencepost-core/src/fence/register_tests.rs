@@ -223,14 +223,20 @@ fn w8_a_recovered_receiver_takes_no_lost_token_and_shuts_no_healthy_holder_out()
     assert_eq!(shop.write("e", "1.4", 4), Verdict::Applied(()));
 }
 
-/// I11. Mutant: `learn` raises the known epoch and no floor; the live lease's own fence lets its old token pass.
+/// I11. Mutant: `collect` raises no floor; the fence that a live lease keeps lets an old token pass.
 #[test]
 fn a_read_of_a_later_epoch_ends_the_earlier_ones() {
-    let mut shop = Shop::new();
-    assert_eq!(shop.write("d", "1.1", 1), Verdict::Applied(()));
-    shop.register.recover(Epoch::new(2).unwrap(), token("2.7"), &[live("d", "2.3")]);
-    assert_eq!(shop.write("d", "1.9", 2), Verdict::Rejected(stale("1.9", "2.0", RejectedBy::Floor)));
-    assert_eq!(shop.write("d", "2.3", 3), Verdict::Applied(()));
+    let mut recovered = Shop::new();
+    assert_eq!(recovered.write("d", "1.1", 1), Verdict::Applied(()));
+    recovered.register.recover(Epoch::new(2).unwrap(), token("2.7"), &[live("d", "2.3")]);
+    assert_eq!(recovered.write("d", "1.9", 2), Verdict::Rejected(stale("1.9", "2.3", RejectedBy::Fence)));
+    assert_eq!(recovered.write("d", "2.3", 3), Verdict::Applied(()));
+
+    // Not told of the epoch, it refuses the live lease and keeps the fence.
+    let mut collected = Shop::new();
+    assert_eq!(collected.write("d", "1.1", 1), Verdict::Applied(()));
+    let _ = collected.register.collect(token("2.7"), &[live("d", "2.3")]);
+    assert_eq!(collected.write("d", "1.9", 2), Verdict::Rejected(stale("1.9", "2.0", RejectedBy::Floor)));
 }
 
 #[test]

@@ -323,6 +323,7 @@ impl FileReceiver {
     ) -> Result<Collected, MaintenanceError> {
         let place = self.place()?;
         let mut held = self.entered(&place)?;
+        held.sidecar.floor = held.sidecar.floor.max(next.begin_of_epoch());
         let refused = take_live(&mut held.sidecar, live)?;
         let fences = drop_fence(&mut held.sidecar, next, live);
         let horizon = if sabotage::active("records_collected_early") { horizon.and(Some(next)) } else { horizon };
@@ -445,14 +446,14 @@ fn same_domain(sidecar: &Sidecar, domain: &Domain) -> Result<(), MaintenanceErro
     Err(MaintenanceError::WrongDomain { here: sidecar.domain.clone(), presented: domain.clone() })
 }
 
-/// Takes what a seed knows where it is greater. An epoch that a read of the coordinator shows to be over is over here too.
+/// Takes what a seed knows where it is greater.
 fn learn(sidecar: &mut Sidecar, seed: &ReceiverSeed) {
     if sabotage::active("telling_not_monotone") {
         (sidecar.known_epoch, sidecar.floor) = (seed.known_epoch, seed.floor);
         return;
     }
-    sidecar.floor = sidecar.floor.max(seed.floor_after(sidecar.known_epoch));
     sidecar.known_epoch = sidecar.known_epoch.max(seed.known_epoch);
+    sidecar.floor = sidecar.floor.max(seed.least_accepted());
 }
 
 /// Shuts out the operations that may have taken effect under records that are gone: all that were born before the seed.

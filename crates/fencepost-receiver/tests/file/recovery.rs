@@ -38,12 +38,21 @@ fn assert_recovers(file: &Guarded) {
     assert_eq!(file.write("0.10", b"again"), Verdict::Applied(content(b"again")));
 }
 
-/// I11. Mutant: `floor_after` gives the seed's floor alone; the file's own fence lets a token of the lost epoch pass.
+/// I11. Mutants: `least_accepted` gives the seed's floor alone, or `collect` raises none; the file's own fence lets a token
+/// of the lost epoch pass.
 #[test]
 fn a_read_of_a_coordinator_in_a_later_epoch_ends_the_earlier_ones() {
+    let collected = Guarded::new();
+    assert_eq!(collected.write("0.5", b"a"), Verdict::Applied(content(b"a")));
+    collected.receiver.collect(token("2.7"), &[live("f", "2.3")], None).unwrap();
+    assert_eq!(rejected(&collected.write("0.9", b"x")), Some(stale("0.9", "2.0", RejectedBy::Floor)));
+
     let file = Guarded::new();
     assert_eq!(file.write("0.5", b"a"), Verdict::Applied(content(b"a")));
     let later = ReceiverSeed::new(seed().issuer, Epoch::new(2).unwrap());
+    // By hand and without a floor, which ends nothing; the read that comes after does.
+    file.receiver.guard(&domain("f"), Some(&later)).unwrap();
+    assert_eq!(file.write("0.6", b"a"), Verdict::Applied(content(b"a")));
     file.receiver.guard(&domain("f"), Some(&later.clone().with_snapshot(token("2.7"), Vec::new()))).unwrap();
     for lost in ["0.5", "0.9", "1.9"] {
         assert_eq!(rejected(&file.write(lost, b"x")), Some(stale(lost, "2.0", RejectedBy::Floor)));

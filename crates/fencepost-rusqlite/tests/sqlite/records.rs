@@ -247,12 +247,25 @@ fn guarding_again_learns_and_never_lowers() {
     assert_eq!((known.floor, known.unfenced_floor), (Some(token("3.0")), Some(token("3.5"))));
 }
 
-/// I11. Mutant: `floor_after` gives the seed's floor alone; the domain's own fence lets a token of the lost epoch pass.
+/// I11. Mutants: `least_accepted` gives the seed's floor alone, or `collect` raises none; the domain's own fence lets a
+/// token of the lost epoch pass.
 #[test]
 fn a_read_of_a_coordinator_in_a_later_epoch_ends_the_earlier_ones() {
+    let collected = Database::with_counters();
+    let mut connection = collected.connect();
+    assert_eq!(write_a(&mut connection, "0.5"), Verdict::Applied(()));
+    let live = [LiveLease { domain: domain("a"), token: token("2.3") }];
+    collect(&mut connection, token("2.7"), &live, None).unwrap();
+    let verdict = write_a(&mut connection, "0.9");
+    assert!(matches!(verdict, Verdict::Rejected(Rejection::Stale { by: RejectedBy::Floor, .. })), "{verdict:?}");
+
     let database = Database::with_counters();
     let mut connection = database.connect();
     assert_eq!(write_a(&mut connection, "0.5"), Verdict::Applied(()));
+    // By hand and without a floor, which ends nothing; the read that comes after does.
+    let by_hand = ReceiverSeed::new(issuer(), Epoch::new(2).unwrap());
+    guard(&mut connection, "counter", &DomainExpression::new("name").unwrap(), Mode::Enforce, Some(&by_hand)).unwrap();
+    assert_eq!(write_a(&mut connection, "0.6"), Verdict::Applied(()));
     let later = ReceiverSeed::new(issuer(), Epoch::new(2).unwrap()).with_snapshot(token("2.7"), Vec::new());
     guard(&mut connection, "counter", &DomainExpression::new("name").unwrap(), Mode::Enforce, Some(&later)).unwrap();
     for lost in ["0.5", "0.9", "1.9"] {

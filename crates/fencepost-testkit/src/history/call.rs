@@ -45,6 +45,12 @@ pub enum Action {
     Renew,
     /// To release a lease.
     Release,
+    /// To open a session.
+    Open,
+    /// To renew a session, with the leases that it claims.
+    Heartbeat,
+    /// To end a session.
+    End,
     /// To write a value.
     Write {
         /// The token presented.
@@ -76,7 +82,7 @@ pub enum Outcome {
         /// Its token.
         token: Token,
     },
-    /// A renewal or a release was done.
+    /// What is asked of a session or a lease was done.
     Done,
     /// It took effect.
     Applied,
@@ -96,12 +102,26 @@ pub enum Outcome {
 }
 
 impl Action {
+    /// Whether it is about a session, and so about no domain in particular.
+    #[must_use]
+    pub fn is_of_a_session(&self) -> bool {
+        match self {
+            Self::Open | Self::Heartbeat | Self::End => true,
+            Self::Acquire
+            | Self::Renew
+            | Self::Release
+            | Self::Write { .. }
+            | Self::Read { .. }
+            | Self::Advance { .. } => false,
+        }
+    }
+
     /// Whether it is about the value and the fence of a domain at a resource.
     #[must_use]
     pub fn is_of_a_register(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Read { .. } | Self::Advance { .. } => true,
-            Self::Acquire | Self::Renew | Self::Release => false,
+            Self::Acquire | Self::Renew | Self::Release | Self::Open | Self::Heartbeat | Self::End => false,
         }
     }
 
@@ -112,6 +132,9 @@ impl Action {
             Self::Acquire => "acquire",
             Self::Renew => "renew",
             Self::Release => "release",
+            Self::Open => "open",
+            Self::Heartbeat => "heartbeat",
+            Self::End => "end",
             Self::Write { .. } => "write",
             Self::Read { .. } => "read",
             Self::Advance { .. } => "advance",
@@ -122,21 +145,35 @@ impl Action {
         match self {
             Self::Write { token, .. } | Self::Advance { token } => Some(*token),
             Self::Read { token } => *token,
-            Self::Acquire | Self::Renew | Self::Release => None,
+            Self::Acquire | Self::Renew | Self::Release | Self::Open | Self::Heartbeat | Self::End => None,
         }
     }
 
     pub(super) fn fingerprint(&self) -> Option<&str> {
         match self {
             Self::Write { fingerprint, .. } => fingerprint.as_deref(),
-            Self::Acquire | Self::Renew | Self::Release | Self::Read { .. } | Self::Advance { .. } => None,
+            Self::Acquire
+            | Self::Renew
+            | Self::Release
+            | Self::Open
+            | Self::Heartbeat
+            | Self::End
+            | Self::Read { .. }
+            | Self::Advance { .. } => None,
         }
     }
 
     pub(super) fn operation(&self) -> Option<&str> {
         match self {
             Self::Write { operation, .. } => operation.as_deref(),
-            Self::Acquire | Self::Renew | Self::Release | Self::Read { .. } | Self::Advance { .. } => None,
+            Self::Acquire
+            | Self::Renew
+            | Self::Release
+            | Self::Open
+            | Self::Heartbeat
+            | Self::End
+            | Self::Read { .. }
+            | Self::Advance { .. } => None,
         }
     }
 }

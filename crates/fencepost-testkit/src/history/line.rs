@@ -72,6 +72,12 @@ pub enum Doing {
     Renew,
     /// To release a lease.
     Release,
+    /// To open a session.
+    Open,
+    /// To renew a session, with the leases that it claims.
+    Heartbeat,
+    /// To end a session.
+    End,
     /// To write a value under a token.
     Write,
     /// To read a value; under a token, by a fenced read that raises the fence.
@@ -86,10 +92,14 @@ pub enum Doing {
 pub enum Answer {
     /// A lease was granted.
     Granted,
-    /// A lease was renewed.
+    /// A lease or a session was renewed.
     Renewed,
     /// A lease was released.
     Released,
+    /// A session was opened.
+    Opened,
+    /// A session was ended.
+    Ended,
     /// A write or an advance took effect.
     Applied,
     /// The operation had taken effect before.
@@ -213,6 +223,9 @@ fn called(line: Line, time: usize) -> Result<Call, String> {
         Doing::Acquire => Action::Acquire,
         Doing::Renew => Action::Renew,
         Doing::Release => Action::Release,
+        Doing::Open => Action::Open,
+        Doing::Heartbeat => Action::Heartbeat,
+        Doing::End => Action::End,
         Doing::Advance => Action::Advance { token: presented.ok_or("has to have token")? },
         Doing::Read => Action::Read { token: presented },
         Doing::Write => Action::Write {
@@ -225,7 +238,7 @@ fn called(line: Line, time: usize) -> Result<Call, String> {
     Ok(Call {
         who: line.who.unwrap_or_default(),
         resource: line.resource.unwrap_or_default(),
-        domain: need(line.domain, "domain")?,
+        domain: if action.is_of_a_session() { String::new() } else { need(line.domain, "domain")? },
         action,
         called: time,
         called_us: line.at_us,
@@ -245,7 +258,10 @@ fn answered(action: &Action, line: Line) -> Result<Outcome, String> {
         (Action::Acquire, Answer::Granted) => {
             Outcome::Granted { token: token(line.token.as_deref())?.ok_or("has to have token")? }
         }
-        (Action::Renew, Answer::Renewed) | (Action::Release, Answer::Released) => Outcome::Done,
+        (Action::Renew | Action::Heartbeat, Answer::Renewed)
+        | (Action::Release, Answer::Released)
+        | (Action::Open, Answer::Opened)
+        | (Action::End, Answer::Ended) => Outcome::Done,
         (Action::Write { .. } | Action::Advance { .. }, Answer::Applied) => Outcome::Applied,
         (Action::Write { operation: Some(_), .. }, Answer::Replayed) => Outcome::Replayed,
         (Action::Write { .. } | Action::Advance { .. } | Action::Read { .. }, Answer::Rejected) => {

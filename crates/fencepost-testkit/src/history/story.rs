@@ -20,6 +20,7 @@ fn wish(call: &Call) -> String {
     let resource = if call.resource.is_empty() { String::new() } else { format!(" at {}", call.resource) };
     let domain = &call.domain;
     match &call.action {
+        Action::Open | Action::Heartbeat | Action::End => call.action.name().to_owned(),
         Action::Acquire | Action::Renew | Action::Release => format!("{} {domain}", call.action.name()),
         Action::Write { token, value, operation, .. } => {
             let operation = operation.as_ref().map(|id| format!(", operation {id}")).unwrap_or_default();

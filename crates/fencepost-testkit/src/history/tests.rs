@@ -18,6 +18,21 @@ fn violations(history: &str) -> Vec<&'static str> {
     report.violations.iter().map(|violation| violation.invariant).collect()
 }
 
+/// Sessions have no domain, and nothing that is checked of one hangs on them.
+#[test]
+fn calls_about_a_session_are_read_and_counted() {
+    let calls = [("open", "opened"), ("heartbeat", "renewed"), ("end", "ended")];
+    let one = |number: usize, (calls, got): (&str, &str)| {
+        format!("{{\"call\":{number},\"who\":\"A\",\"do\":\"{calls}\"}}\n{{\"answer\":{number},\"got\":\"{got}\"}}\n")
+    };
+    let history: String = calls.into_iter().enumerate().map(|(number, call)| one(number, call)).collect();
+    let report = check(&read(history.as_bytes()).unwrap());
+    assert_eq!((report.calls, report.unknown, report.registers, report.violations.len()), (3, 0, 0, 0));
+    for wrong in [("open", "ended"), ("heartbeat", "granted"), ("end", "released"), ("renew", "renewed")] {
+        read(one(0, wrong).as_bytes()).unwrap_err();
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Begin { who: usize, token: u64, act: usize },

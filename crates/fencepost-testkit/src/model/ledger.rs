@@ -296,6 +296,7 @@ impl Receiver {
     fn take_in(&mut self, read: CoordinatorRead, tale: &mut Tale) {
         let forget_live = self.has(Flaw::CollectionForgetsLiveLeases);
         let mut keep = [false; DOMAINS];
+        self.ledger.floor = self.ledger.floor.max(read.next.begin_of_epoch());
         for (domain, live) in read.live.iter().enumerate() {
             let Some(token) = live.filter(|_| !forget_live) else { continue };
             keep[domain] = true;
@@ -355,9 +356,8 @@ impl Receiver {
         if self.has(Flaw::RecoveryOnlyReopens) {
             return;
         }
-        if known > self.ledger.known && !self.has(Flaw::RecoveryForgetsTheEpoch) {
-            self.ledger.known = known;
-            self.ledger.floor = self.ledger.floor.max(Some(Token::first_of(known)));
+        if !self.has(Flaw::RecoveryForgetsTheEpoch) {
+            self.ledger.known = self.ledger.known.max(known);
         }
         if self.has(Flaw::RecoveryRaisesTheFloor) {
             self.ledger.floor = self.ledger.floor.max(Some(read.next));

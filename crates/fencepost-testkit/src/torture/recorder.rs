@@ -43,9 +43,24 @@ impl Recorder {
     /// # Errors
     /// When the line cannot be written. The call is not to be made then.
     pub fn call(&mut self, doing: Doing, domain: &str, more: impl FnOnce(&mut Line)) -> io::Result<u64> {
+        self.begin(doing, |line| {
+            line.domain = Some(domain.to_owned());
+            more(line);
+        })
+    }
+
+    /// Notes a call about a session that is about to be made.
+    ///
+    /// # Errors
+    /// When the line cannot be written. The call is not to be made then.
+    pub fn call_of_session(&mut self, doing: Doing) -> io::Result<u64> {
+        self.begin(doing, |_| {})
+    }
+
+    fn begin(&mut self, doing: Doing, more: impl FnOnce(&mut Line)) -> io::Result<u64> {
         self.next += 1;
         let mut line = Line::of(Did::Called(self.next, doing));
-        (line.who, line.domain) = (Some(self.who.clone()), Some(domain.to_owned()));
+        line.who = Some(self.who.clone());
         more(&mut line);
         self.write(line)?;
         Ok(self.next)

@@ -92,7 +92,13 @@ fn a_recorded_history_can_be_checked_and_a_missing_element_is_found() {
 /// Mutant: a line of what has to have happened is taken out.
 #[test]
 fn a_run_in_which_something_never_came_proves_nothing() {
-    let all = ["write applied", "write replayed", "write rejected: stale", "write rejected: operation_conflict"];
+    let all = [
+        "heartbeat done",
+        "write applied",
+        "write replayed",
+        "write rejected: stale",
+        "write rejected: operation_conflict",
+    ];
     let with = |left_out: Option<&str>| {
         let mut verdict = Verdict::default();
         let lost = Lost { resource: "r".to_owned(), domain: "d".to_owned(), element: "e".to_owned() };

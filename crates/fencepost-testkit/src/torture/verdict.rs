@@ -119,6 +119,7 @@ impl Verdict {
             }
         }
         let wanted = [
+            ("heartbeat done", 20),
             ("write applied", 20),
             ("write replayed", 1),
             ("write rejected: stale", 1),

@@ -135,6 +135,7 @@ impl Open {
     }
 
     pub(super) fn collect_in(&self, state: &mut State, next: Token, live: &[LiveLease], horizon: Option<Token>) {
+        state.floor = state.floor.max(next.begin_of_epoch());
         if !self.is(Mutant::CollectionForgetsLiveLeases) {
             for lease in live {
                 let issuer = state.issuer.clone();

@@ -92,7 +92,7 @@ impl Adapter for Toy {
             issuer: seed.issuer.clone(),
             there: true,
             known_epoch: seed.known_epoch,
-            floor: seed.floor,
+            floor: seed.least_accepted(),
             unfenced_floor: seed.next,
             horizon: None,
             fences: BTreeMap::new(),
