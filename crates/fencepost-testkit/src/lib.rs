@@ -6,6 +6,7 @@
 //! [`torture`] is for runs with real processes: what is done to them, from a seed, and how what they noted is judged.
 //! [`model`] explores every state of small systems and finds what breaks an invariant by a shortest story.
 //! [`prove`] plays late, repeated, forgotten and foreign requests on a user's own HTTP service.
+//! [`pass_on!`] makes a coordinator of another, of which some calls are changed.
 //! [`conformance`] attacks a receiver of any kind through a small adapter that its author writes.
 
 #[cfg(feature = "conformance")]
@@ -14,6 +15,8 @@ pub mod conformance;
 pub mod history;
 #[cfg(feature = "tools")]
 pub mod model;
+#[cfg(feature = "tools")]
+mod pass_on;
 #[cfg(feature = "tools")]
 pub mod prove;
 #[cfg(feature = "tools")]

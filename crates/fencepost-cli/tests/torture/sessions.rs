@@ -2,15 +2,15 @@
 //! thread.
 
 use fencepost_client::HttpCoordinator;
-use fencepost_coordinator::{AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, Refused, SessionKey};
+use fencepost_coordinator::{Answered, CallError, Coordinator, Opened, SessionKey};
 use fencepost_core::{
-    Domain, Holder, LeaseId, Reason, RequestId, Secret, Token, Ttl,
-    lease::{
-        AcquireRefusal, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LimitReached, LiveSnapshot,
-        Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
-    },
+    Holder, Ttl,
+    lease::{Claim, Heartbeat, HeartbeatRefusal, LimitReached, SessionRefusal},
 };
-use fencepost_testkit::history::{Answer, Doing};
+use fencepost_testkit::{
+    history::{Answer, Doing},
+    pass_on,
+};
 
 use crate::noted::{Shared, with};
 
@@ -40,6 +40,8 @@ impl NotedSessions {
 }
 
 impl Coordinator for NotedSessions {
+    pass_on!(inner: read_session, acquire, release, break_lease, check, list, snapshot);
+
     async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
         self.noted(Doing::Open, Answer::Opened, self.inner.open_session(holder, ttl)).await
     }
@@ -52,40 +54,7 @@ impl Coordinator for NotedSessions {
         self.noted(Doing::Heartbeat, Answer::Renewed, self.inner.heartbeat(key, claim)).await
     }
 
-    async fn read_session(&self, key: &SessionKey) -> Result<Answered<SessionView>, CallError<SessionRefusal>> {
-        self.inner.read_session(key).await
-    }
-
     async fn end_session(&self, key: &SessionKey) -> Result<(), CallError<SessionRefusal>> {
         self.noted(Doing::End, Answer::Ended, self.inner.end_session(key)).await
-    }
-
-    async fn acquire(&self, request: AcquireRequest) -> Result<Answered<Granted>, CallError<Box<AcquireRefusal>>> {
-        self.inner.acquire(request).await
-    }
-
-    async fn release(
-        &self,
-        secret: &Secret,
-        lease: LeaseId,
-        request: RequestId,
-    ) -> Result<Released, CallError<ReleaseRefusal>> {
-        self.inner.release(secret, lease, request).await
-    }
-
-    async fn break_lease(&self, lease: LeaseId, reason: Reason) -> Result<Broken, CallError<BreakRefusal>> {
-        self.inner.break_lease(lease, reason).await
-    }
-
-    async fn check(&self, domain: Domain, token: Token) -> Result<bool, CallError<Refused>> {
-        self.inner.check(domain, token).await
-    }
-
-    async fn list(&self, filter: Filter, after: Option<Domain>, limit: usize) -> Result<Page, CallError<Refused>> {
-        self.inner.list(filter, after, limit).await
-    }
-
-    async fn snapshot(&self, prefix: String) -> Result<LiveSnapshot, CallError<Refused>> {
-        self.inner.snapshot(prefix).await
     }
 }

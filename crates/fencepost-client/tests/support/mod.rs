@@ -9,16 +9,17 @@ use std::{
 
 use fencepost_client::{Clock, Session};
 use fencepost_coordinator::{
-    AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, Refused, SessionKey,
+    AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, SessionKey,
     embedded::{Embedded, Options, testing::MemoryStore},
 };
 use fencepost_core::{
-    Domain, Holder, LeaseId, Moment, Reason, RequestId, Secret, Token, Ttl,
+    Domain, Holder, LeaseId, Moment, RequestId, Secret, Ttl,
     lease::{
-        AcquireRefusal, Acquired, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LeaseEnd,
-        LimitReached, LiveSnapshot, Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
+        AcquireRefusal, Acquired, Claim, Filter, Heartbeat, HeartbeatRefusal, LeaseEnd, LimitReached, ReleaseRefusal,
+        Released, SessionRefusal,
     },
 };
+use fencepost_testkit::pass_on;
 
 pub(crate) fn coordinator() -> Embedded {
     MemoryStore::new().open(Options::default()).expect("an empty store opens")
@@ -178,6 +179,8 @@ impl Network {
 }
 
 impl Coordinator for Network {
+    pass_on!(there: read_session, break_lease, check, list, snapshot);
+
     async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
         self.pass(Verb::Open, self.there.open_session(holder, ttl)).await
     }
@@ -189,10 +192,6 @@ impl Coordinator for Network {
     ) -> Result<Answered<Heartbeat>, CallError<HeartbeatRefusal>> {
         self.state.lock().unwrap().claims.push(claim.clone());
         self.pass(Verb::Heartbeat, self.there.heartbeat(key, claim)).await
-    }
-
-    async fn read_session(&self, key: &SessionKey) -> Result<Answered<SessionView>, CallError<SessionRefusal>> {
-        self.there.read_session(key).await
     }
 
     async fn end_session(&self, key: &SessionKey) -> Result<(), CallError<SessionRefusal>> {
@@ -214,21 +213,5 @@ impl Coordinator for Network {
         request: RequestId,
     ) -> Result<Released, CallError<ReleaseRefusal>> {
         self.pass(Verb::Release, self.there.release(secret, lease, request)).await
-    }
-
-    async fn break_lease(&self, lease: LeaseId, reason: Reason) -> Result<Broken, CallError<BreakRefusal>> {
-        self.there.break_lease(lease, reason).await
-    }
-
-    async fn check(&self, domain: Domain, token: Token) -> Result<bool, CallError<Refused>> {
-        self.there.check(domain, token).await
-    }
-
-    async fn list(&self, filter: Filter, after: Option<Domain>, limit: usize) -> Result<Page, CallError<Refused>> {
-        self.there.list(filter, after, limit).await
-    }
-
-    async fn snapshot(&self, prefix: String) -> Result<LiveSnapshot, CallError<Refused>> {
-        self.there.snapshot(prefix).await
     }
 }

@@ -9,16 +9,14 @@ use std::{
 };
 
 use fencepost_client::HttpCoordinator;
-use fencepost_coordinator::{AcquireRequest, Answered, CallError, Coordinator, Granted, Opened, Refused, SessionKey};
+use fencepost_coordinator::{AcquireRequest, Answered, CallError, Coordinator, Granted, SessionKey};
 use fencepost_core::{
-    Domain, Holder, LeaseId, Reason, RequestId, Secret, Token, Ttl,
-    lease::{
-        AcquireRefusal, BreakRefusal, Broken, Claim, Filter, Heartbeat, HeartbeatRefusal, LimitReached, LiveSnapshot,
-        Page, ReleaseRefusal, Released, SessionRefusal, SessionView,
-    },
+    RequestId,
+    lease::{AcquireRefusal, Claim, Heartbeat, HeartbeatRefusal},
 };
 
 use super::settings::Mistake;
+use crate::pass_on;
 
 /// Sends every retry of an acquire under a request id of its own, or panics in heartbeats.
 pub(super) struct Mistaken {
@@ -36,9 +34,7 @@ impl Mistaken {
 }
 
 impl Coordinator for Mistaken {
-    async fn open_session(&self, holder: Holder, ttl: Ttl) -> Result<Answered<Opened>, CallError<LimitReached>> {
-        self.driver.open_session(holder, ttl).await
-    }
+    pass_on!(driver: open_session, read_session, end_session, release, break_lease, check, list, snapshot);
 
     async fn heartbeat(
         &self,
@@ -50,14 +46,6 @@ impl Coordinator for Mistaken {
         self.driver.heartbeat(key, claim).await
     }
 
-    async fn read_session(&self, key: &SessionKey) -> Result<Answered<SessionView>, CallError<SessionRefusal>> {
-        self.driver.read_session(key).await
-    }
-
-    async fn end_session(&self, key: &SessionKey) -> Result<(), CallError<SessionRefusal>> {
-        self.driver.end_session(key).await
-    }
-
     async fn acquire(&self, request: AcquireRequest) -> Result<Answered<Granted>, CallError<Box<AcquireRefusal>>> {
         if self.mistake != Mistake::FreshRequestOnRetry {
             return self.driver.acquire(request).await;
@@ -67,30 +55,5 @@ impl Coordinator for Mistaken {
         bytes[8..].copy_from_slice(&self.drawn.fetch_add(1, Relaxed).to_be_bytes());
         let id = if is_first { request.request } else { RequestId::from_bytes(bytes) };
         self.driver.acquire(AcquireRequest { request: id, ..request }).await
-    }
-
-    async fn release(
-        &self,
-        secret: &Secret,
-        lease: LeaseId,
-        request: RequestId,
-    ) -> Result<Released, CallError<ReleaseRefusal>> {
-        self.driver.release(secret, lease, request).await
-    }
-
-    async fn break_lease(&self, lease: LeaseId, reason: Reason) -> Result<Broken, CallError<BreakRefusal>> {
-        self.driver.break_lease(lease, reason).await
-    }
-
-    async fn check(&self, domain: Domain, token: Token) -> Result<bool, CallError<Refused>> {
-        self.driver.check(domain, token).await
-    }
-
-    async fn list(&self, filter: Filter, after: Option<Domain>, limit: usize) -> Result<Page, CallError<Refused>> {
-        self.driver.list(filter, after, limit).await
-    }
-
-    async fn snapshot(&self, prefix: String) -> Result<LiveSnapshot, CallError<Refused>> {
-        self.driver.snapshot(prefix).await
     }
 }
