@@ -149,9 +149,12 @@ impl Action {
         }
     }
 
-    pub(super) fn fingerprint(&self) -> Option<&str> {
+    /// Value, operation and fingerprint of a write.
+    fn written(&self) -> Option<(&str, Option<&str>, Option<&str>)> {
         match self {
-            Self::Write { fingerprint, .. } => fingerprint.as_deref(),
+            Self::Write { value, operation, fingerprint, .. } => {
+                Some((value, operation.as_deref(), fingerprint.as_deref()))
+            }
             Self::Acquire
             | Self::Renew
             | Self::Release
@@ -163,22 +166,26 @@ impl Action {
         }
     }
 
+    /// What it writes, where it is a write.
+    pub(super) fn value(&self) -> Option<&str> {
+        self.written().map(|(value, ..)| value)
+    }
+
+    pub(super) fn fingerprint(&self) -> Option<&str> {
+        self.written().and_then(|(.., fingerprint)| fingerprint)
+    }
+
     pub(super) fn operation(&self) -> Option<&str> {
-        match self {
-            Self::Write { operation, .. } => operation.as_deref(),
-            Self::Acquire
-            | Self::Renew
-            | Self::Release
-            | Self::Open
-            | Self::Heartbeat
-            | Self::End
-            | Self::Read { .. }
-            | Self::Advance { .. } => None,
-        }
+        self.written().and_then(|(_, operation, _)| operation)
     }
 }
 
 impl Call {
+    /// What it found, where it is a read.
+    pub(super) fn read_value(&self) -> Option<&str> {
+        if let Outcome::Value(value) = &self.outcome { Some(value) } else { None }
+    }
+
     /// Whether it was over before `other` began.
     pub(super) fn precedes(&self, other: &Self) -> bool {
         self.answered.is_some_and(|answered| answered < other.called)

@@ -14,6 +14,8 @@
 mod search;
 mod step;
 
+use std::collections::HashSet;
+
 use search::Search;
 use step::{ALL, Rules, number};
 
@@ -43,10 +45,17 @@ pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
     } else {
         ("register", "no order of the calls explains the answers: an update was lost or a value made up", None)
     };
-    // What is left out must leave the reason as it is: explained without the rule, and not with it.
+    // What is left out must leave the reason as it is: the same answer is not explained, and would be without the rule. Nor
+    // may it make something up: who wrote what is read stays.
+    let (broken, known) = (calls[broken_at], written(&until_then));
     let mut compared = 0;
     let mut shows = |calls: &[&Call]| {
-        let is_broken = explain(calls, ALL, &mut compared)?.is_some();
+        let (here, read) = (written(calls), calls.iter().filter_map(|call| call.read_value()));
+        let mut forgotten = read.filter(|value| known.contains(value) && !here.contains(value));
+        if forgotten.next().is_some() {
+            return Ok(false);
+        }
+        let is_broken = explain(calls, ALL, &mut compared)?.is_some_and(|at| std::ptr::eq(calls[at], broken));
         let is_why = is_broken
             && match without {
                 Some(rules) => explain(calls, rules, &mut compared)?.is_none(),
@@ -56,6 +65,11 @@ pub(super) fn check(calls: &[&Call]) -> Result<Option<Violation>, TooMany> {
     };
     let story = shorten(latest(until_then, &mut shows), &mut shows);
     Ok(Some(Violation { invariant, what: what.to_owned(), story: tell(&story) }))
+}
+
+/// The values that these calls would write.
+fn written<'a>(calls: &[&'a Call]) -> HashSet<&'a str> {
+    calls.iter().filter_map(|call| call.action.value()).collect()
 }
 
 /// The position of the first call whose answer no order explains. Adds to `compared` how often it compared states.
