@@ -29,7 +29,7 @@ struct Args {
     /// The TTL of the workers' sessions, in milliseconds.
     #[arg(long, default_value_t = Settings::default().ttl_ms)]
     ttl_ms: u64,
-    /// Fail where virtual time goes slower than this many times real time, on processors of its own.
+    /// Fail where virtual time goes slower than this many times the time that a processor has spent on it.
     #[arg(long)]
     pace: Option<u32>,
     /// On how many threads; as many as there are processors where it is not said.

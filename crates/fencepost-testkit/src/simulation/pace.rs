@@ -55,11 +55,11 @@ impl Pace {
         }
     }
 
-    /// How many times as fast as real time where each thread has a processor for itself: by the time that they have spent on
-    /// one, which others on the machine change least; as it was, where the kernel does not say.
+    /// How many times as fast as the time that a processor has spent on it, which others on the machine change least; as
+    /// real time, where the kernel does not say. What several threads went through at one time is not added up in it.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        self.virtual_s / self.processor_s.map_or(self.real_s, |processor_s| processor_s / self.threads)
+        self.virtual_s / self.processor_s.unwrap_or(self.real_s * self.threads)
     }
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Pace {
         let real = virtual_s / real_s;
         write!(f, "{virtual_s:.0} s of virtual time on {threads} threads: {real:.0} times as fast as real time")?;
         if processor_s.is_some() {
-            write!(f, ", {:.0} times with processors of their own", self.ratio())?;
+            write!(f, ", {:.0} times as fast as the time of a processor", self.ratio())?;
         }
         write!(f, ": {} {AIM:.0}", if self.ratio() < AIM { "BELOW" } else { "above" })
     }
@@ -79,4 +79,21 @@ impl fmt::Display for Pace {
 fn on_a_processor() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mutant: the ratios of several threads are added up.
+    #[test]
+    fn what_several_threads_do_at_one_time_is_no_faster_by_a_processor() {
+        let one = Pace { virtual_s: 600.0, real_s: 0.5, processor_s: Some(0.25), threads: 1.0 };
+        let both = one.beside(&Pace { virtual_s: 400.0, ..one });
+        assert_eq!((one.ratio(), both.ratio()), (2_400.0, 2_000.0));
+        assert!(both.to_string().starts_with("1000 s of virtual time on 2 threads: 2000 times as fast as real time"));
+        // Where the kernel does not say, all of them are taken to have had a processor all the time.
+        let untold = Pace { processor_s: None, ..one };
+        assert_eq!(untold.beside(&untold).ratio(), 1_200.0);
+    }
 }
