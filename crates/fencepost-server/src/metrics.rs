@@ -5,7 +5,7 @@ use fencepost_core::{
     fence::Rejection,
     lease::{Counts, LeaseEnd},
 };
-use fencepost_wire::RejectedData;
+use fencepost_wire::{ErrorCode, RejectedData};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -72,8 +72,14 @@ const COMMIT_SECONDS: [f64; 14] =
 const WAIT_SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 600.0];
 
 /// Why renewals fail where nobody has made a mistake; what else there is appears with its first.
-const RENEWAL_FAILURES: [&str; 6] =
-    ["session_ended", "expired", "revoked", "recovered", "storage_unavailable", "call_timeout"];
+const RENEWAL_FAILURES: [&str; 6] = [
+    ErrorCode::SessionEnded.as_str(),
+    LeaseEnd::Expired.as_str(),
+    LeaseEnd::Revoked.as_str(),
+    LeaseEnd::Recovered.as_str(),
+    ErrorCode::StorageUnavailable.as_str(),
+    ErrorCode::CallTimeout.as_str(),
+];
 
 impl Default for Metrics {
     fn default() -> Self {
