@@ -23,9 +23,10 @@ pub struct Collected {
 ///
 /// `next` and `live` come from one consistent read of the coordinator that excludes grants in flight. Every step can only
 /// refuse more: live leases get their fence by the ordinary decision, and the floor of domains without a fence rises to
-/// `next` before any fence is removed. An epoch before that of `next` is over here, too. The horizon is raised before any record is removed: an operation born below it is
-/// answered `OperationTooOld` from then on, and one without `born` that was applied under an older token than it may take
-/// effect again. So choose a horizon that is older than any retry. Doing it twice or late is harmless.
+/// `next` before any fence is removed. What was granted in an epoch before that of `next` is refused from then on. The
+/// horizon is raised before any record is removed: an operation born below it is answered `OperationTooOld` from then on,
+/// and one without `born` that was applied under an older token than it may take effect again. So choose a horizon that
+/// is older than any retry. Doing it twice or late is harmless.
 ///
 /// # Errors
 /// When the receiver is closed. Nothing was changed then.
