@@ -80,7 +80,8 @@ fn write_pages(dir: &Path) -> Result<Vec<String>, (PathBuf, io::Error)> {
         let path = dir.join(&file);
         let mut page = Vec::new();
         let title = Man::new(command).title(name.to_uppercase()).section("1").manual("Fencepost");
-        title.render(&mut page).and_then(|()| fs::write(&path, page)).map_err(|error| (path, error))?;
+        let written = title.render(&mut page).and_then(|()| plain(&path)).and_then(|()| fs::write(&path, page));
+        written.map_err(|error| (path, error))?;
         pages.push(file);
         Ok(())
     };
@@ -91,6 +92,12 @@ fn write_pages(dir: &Path) -> Result<Vec<String>, (PathBuf, io::Error)> {
     write("fencepost".to_owned(), whole)?;
     pages.sort_unstable();
     Ok(pages)
+}
+
+/// A pipe would be waited for until somebody reads from it.
+fn plain(path: &Path) -> io::Result<()> {
+    let is_other = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    if is_other { Err(io::Error::other("is no plain file")) } else { Ok(()) }
 }
 
 /// The same with every word that `help` explains: for a shell to offer, where the parser takes any word and says what is

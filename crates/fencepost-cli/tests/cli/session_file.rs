@@ -79,7 +79,7 @@ fn released_twice_it_says_the_same_until_something_is_acquired_again() {
 
 /// A pipe would be waited for until somebody writes into it.
 ///
-/// Mutants: the file is opened without `NONBLOCK`; nobody looks what the lock is.
+/// Mutants: the file is opened without `NONBLOCK`; nobody looks what the lock is; nor what a page's name is.
 #[test]
 fn what_is_no_plain_file_is_refused_and_never_waited_for() {
     let server = Server::start();
@@ -101,6 +101,8 @@ fn what_is_no_plain_file_is_refused_and_never_waited_for() {
         let ran = shell.sh(&format!("timeout 60 fencepost status {resource}"));
         assert!(ran.stderr.contains("plain file"), "{resource}: {}", ran.stderr);
     }
+    let pages = shell.sh("mkdir pages && mkfifo pages/fencepost.1 && timeout 60 fencepost man --dir pages").exits(73);
+    assert!(pages.stderr.contains("pages/fencepost.1: is no plain file"), "{}", pages.stderr);
     assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
 }
 
