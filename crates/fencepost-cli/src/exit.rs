@@ -59,14 +59,14 @@ impl Exit {
         }
     }
 
-    /// The name of a failure that ends so and has no closer one, for programs. Where the API has a name for the same, it
-    /// is that. Programs compare these, so they never change.
+    /// The name of a failure that ends so and has no closer one, such as what the coordinator answered or that it did not
+    /// (`coordinator_unreachable`), for programs. They compare these, so they never change.
     pub(crate) const fn failure_code(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::Findings => "findings",
             Self::Usage => "usage",
-            Self::Unreachable => "unreachable",
+            Self::Unreachable => "unavailable",
             Self::Bug => ErrorCode::Internal.as_str(),
             Self::CannotWrite => "cannot_write",
             Self::Held => ErrorCode::Held.as_str(),
@@ -125,6 +125,24 @@ impl Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Mutant: a code that is called otherwise than the page says.
+    #[test]
+    fn the_page_lists_what_every_failure_is_called() {
+        let page = include_str!("../../../docs/commands.md");
+        let (_, rest) = page.split_once("<!-- codes:begin -->").unwrap();
+        let (table, _) = rest.split_once("<!-- codes:end -->").unwrap();
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+        let failures = Exit::NAMED.into_iter().filter(|exit| !matches!(exit, Exit::Done | Exit::Findings));
+        let named = failures.map(|exit| format!("| `{}` | {} |", exit.failure_code(), exit.code()));
+        let others = [(Exit::Signal(0), "128+n"), (Exit::Command(126), "126, 127")];
+        let others = others.map(|(exit, codes)| format!("| `{}` | {codes} |", exit.failure_code()));
+        let expected: Vec<String> = named.chain(others).collect();
+        assert_eq!(rows.len(), expected.len(), "{rows:?}");
+        for (row, begin) in rows.iter().zip(&expected) {
+            assert!(row.starts_with(begin), "{row}: {begin}");
+        }
+    }
 
     #[test]
     fn codes_are_unique_and_listed_in_order() {

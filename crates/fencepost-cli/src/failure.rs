@@ -112,6 +112,14 @@ impl Failure {
         self
     }
 
+    /// The same with another that happened beside it.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.details.push(other.what);
+        self.details.extend(other.details);
+        self.next.extend(other.next);
+        self
+    }
+
     /// The same without advice to name another coordinator, which the session file decides.
     pub(crate) fn where_kept(mut self) -> Self {
         self.next.retain(|next| !next.starts_with("name another one: --url"));
@@ -186,10 +194,27 @@ impl Failure {
     /// Tells it on standard error. Never on standard output: a script that reads a token from there must not find
     /// somebody else's.
     pub(crate) fn tell(&self, json: bool) {
+        self.say(json.then(|| self.json()));
+    }
+
+    /// Tells it beside something that is done, whose exit code it leaves as it is.
+    pub(crate) fn tell_beside(&self, json: bool) {
+        self.say(json.then(|| {
+            let mut value = self.json();
+            let members = value.as_object_mut().expect("a problem is an object");
+            members.retain(|member, _| !["exit_code", "retryable", "may_have_happened"].contains(&member.as_str()));
+            value
+        }));
+    }
+
+    fn say(&self, json: Option<Value>) {
         progress::answered();
         let mut stderr = io::stderr().lock();
         // Where standard error is closed, the exit code still tells.
-        let _ = if json { writeln!(stderr, "{}", self.json()) } else { self.tell_people(&mut stderr) };
+        let _ = match json {
+            Some(json) => writeln!(stderr, "{json}"),
+            None => self.tell_people(&mut stderr),
+        };
     }
 
     fn tell_people(&self, stderr: &mut io::StderrLock<'_>) -> io::Result<()> {
@@ -228,6 +253,9 @@ impl Failure {
                 "retryable": !self.has_begun && matches!(self.exit, Exit::Unreachable | Exit::Held | Exit::Unknown),
             }),
         };
+        if !self.details.is_empty() {
+            value["more"] = self.details.join("; ").into();
+        }
         value["exit_code"] = self.code().into();
         value["fix"] = self.next.join("; ").into();
         value

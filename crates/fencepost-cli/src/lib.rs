@@ -144,13 +144,13 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         return ended.map_or_else(|failure| failure.end_with(json), Exit::code);
     }
     // What only help and complaints need takes longer to make than most commands take to run.
-    let parsed = Cli::command().try_get_matches_from(arguments).or_else(|error| {
-        let missing = error.kind() == ErrorKind::MissingRequiredArgument;
-        let dashed = if missing { run::with_dashed_domains(arguments) } else { None };
-        let parser = || run::taking_dashed_domains(Cli::command());
-        dashed.map_or(Err(error), |dashed| parser().try_get_matches_from(dashed))
-    });
-    let matches = match parsed.or_else(|_| help::command().try_get_matches_from(arguments)) {
+    let parsed = Cli::command().try_get_matches_from(arguments);
+    let is_missing = parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::MissingRequiredArgument);
+    let parsed = match is_missing.then(|| run::with_dashed_domains(arguments)).flatten() {
+        Some(dashed) => run::taking_dashed_domains(Cli::command()).try_get_matches_from(dashed),
+        None => parsed.or_else(|_| help::command().try_get_matches_from(arguments)),
+    };
+    let matches = match parsed {
         Ok(matches) => matches,
         Err(error) => return not_parsed(&without_hidden(error), arguments, json),
     };

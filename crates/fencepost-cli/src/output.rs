@@ -9,7 +9,6 @@ use std::{
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::{
     exit::Exit,
@@ -79,11 +78,7 @@ impl Output {
             (Unheard::IsNoMatter, _) if HAS_COMPLAINED.swap(true, Ordering::Relaxed) => Ok(()),
             (Unheard::IsNoMatter, _) => {
                 let what = format!("the output cannot be written ({error}); the exit code tells what was done");
-                aside(&if self.json {
-                    json!({"code": Exit::CannotWrite.failure_code(), "detail": what}).to_string()
-                } else {
-                    format!("fencepost: {what}")
-                });
+                Failure::new(Exit::CannotWrite, what).then("fencepost help exit-codes").tell_beside(self.json);
                 Ok(())
             }
             (Unheard::Ends | Unheard::IsFailure, _) => {

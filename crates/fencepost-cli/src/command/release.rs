@@ -103,7 +103,7 @@ async fn give_back(
     let call = |_| coordinator.release(&key.secret, lease, request);
     let released = match patiently(Duration::ZERO, settle(kept), call).await {
         Ok(released) => released,
-        Err((error, happened)) => return Err(not_released(kept, domain, error, happened, locked)),
+        Err((error, happened)) => return Err(not_released(kept, domain, lease, error, happened, locked)),
     };
     // The session has nothing left to do. Where this call is lost, it ends by itself within one TTL.
     let _ = coordinator.end_session(key).await;
@@ -141,6 +141,7 @@ fn lost(url: &str, domain: &str, lease: LeaseId, how: &str) -> Failure {
 fn not_released(
     kept: &Kept,
     domain: &Domain,
+    lease: LeaseId,
     error: CallError<ReleaseRefusal>,
     happened: bool,
     locked: &Locked,
@@ -149,13 +150,10 @@ fn not_released(
         CallError::Refused(ReleaseRefusal::Session(
             refusal @ (SessionRefusal::SessionEnded(_) | SessionRefusal::UnknownSession),
         )) => {
-            let granted = kept.granted.map(|granted| granted.lease);
             let how = refusal.to_string();
-            let removed = locked.remove_given_back(&given(kept, None, Some(how.clone())));
-            match (granted, removed) {
-                (Some(lease), Ok(())) => lost(&kept.url, domain.as_str(), lease, &how),
-                (_, Err(failure)) => failure,
-                (None, Ok(())) => failed(Call::Change, &kept.url, error),
+            match locked.remove_given_back(&given(kept, None, Some(how.clone()))) {
+                Ok(()) => lost(&kept.url, domain.as_str(), lease, &how),
+                Err(failure) => failure,
             }
         }
         CallError::Refused(_)

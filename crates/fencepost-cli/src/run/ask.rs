@@ -103,6 +103,23 @@ pub(crate) enum Patience {
     Endless,
 }
 
+impl Patience {
+    pub(crate) fn longest(self) -> Duration {
+        match self {
+            Self::For(wait) => wait,
+            Self::Endless => Duration::MAX,
+        }
+    }
+}
+
+/// Whether a command can be told of all grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fits {
+    Surely,
+    /// Only where the issuer's name is short enough.
+    WithAShortIssuer,
+}
+
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) struct Ask {
@@ -166,30 +183,29 @@ impl Ask {
         })
     }
 
-    /// Refuses more domains than a command can be told of, before any of them is acquired. How long the issuer's name is
-    /// decides near the limit only; `None` where it has to be known for that.
+    /// Refuses more domains than a command can be told of, before any of them is acquired: what is too many whoever the
+    /// issuer is.
     ///
     /// # Errors
     /// Names the domains with their limit.
-    pub(crate) fn refuse_too_many(&self, issuer: Option<&Issuer>) -> Result<Option<()>, Failure> {
-        if self.contract != Contract::Safety {
-            return Ok(Some(()));
-        }
-        let bytes = |issuer: &Issuer| environment::grants_bytes(&self.domains, issuer);
-        let fits = |bytes: usize| bytes <= environment::GRANTS_BYTES;
+    pub(crate) fn refuse_too_many(&self) -> Result<Fits, Failure> {
         let named = |name: &str| Issuer::new(name).expect("it is within the limits of an issuer");
         // A quotation mark takes two bytes in JSON.
         let longest = named(&"\"".repeat(limits::ISSUER_BYTES));
-        let found = match issuer {
-            Some(issuer) => bytes(issuer),
-            None if fits(bytes(&longest)) => return Ok(Some(())),
-            None => bytes(&named("i")),
-        };
-        match (fits(found), issuer) {
-            (true, Some(_)) => Ok(Some(())),
-            (true, None) => Ok(None),
-            (false, _) => Err(too_many(found)),
+        if self.refuse_too_many_of(&longest).is_ok() {
+            return Ok(Fits::Surely);
         }
+        self.refuse_too_many_of(&named("i")).map(|()| Fits::WithAShortIssuer)
+    }
+
+    /// The same once the issuer is known.
+    ///
+    /// # Errors
+    /// Names the domains with their limit.
+    pub(crate) fn refuse_too_many_of(&self, issuer: &Issuer) -> Result<(), Failure> {
+        let found = environment::grants_bytes(&self.domains, issuer);
+        let fits = self.contract != Contract::Safety || found <= environment::GRANTS_BYTES;
+        if fits { Ok(()) } else { Err(too_many(found)) }
     }
 
     /// What is left of a typed line when somebody wants to wait.

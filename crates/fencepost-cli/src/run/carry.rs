@@ -16,7 +16,7 @@ use super::{
     link::{End, NoCommand, Order, Report, Start},
     outcome::{Heard, NotRun, Outcome, Silence, outcome},
     signals::Signals,
-    standby::{Standby, cannot_start, ended_before, warden_ended},
+    standby::{Standby, cannot_start, ended_before, half_told, warden_ended},
     status::Status,
     waiting::WaitsFor,
 };
@@ -59,10 +59,9 @@ pub(crate) async fn carry(
     let mut carrier = Carrier::start(ask, leases, standby, waits).await;
     // Half a start is none, and nobody sends the rest: nothing has been started, and the warden goes at once. Watched, it
     // would be waited for as long as the leases are renewed.
-    let is_half_started = carrier.is_deaf;
-    let silence = if is_half_started { Silence::Ended } else { carrier.watch(signals).await };
+    let silence = if carrier.is_deaf { Silence::HalfTold } else { carrier.watch(signals).await };
     if carrier.heard.gone.is_none() {
-        let until = if is_half_started { BootClock.now() } else { carrier.last_line() };
+        let until = if silence == Silence::HalfTold { BootClock.now() } else { carrier.last_line() };
         carrier.standby.see_it_gone(until).await;
         // A warden that was killed may have said more than was heard of it by then.
         let _ = timeout(DRAINING, carrier.drain()).await;
@@ -224,6 +223,7 @@ impl<'a> Carrier<'a> {
             Outcome::NotRun(NotRun::Found(NoCommand::System(why))) => Err(cannot_start(io::Error::other(why))),
             Outcome::NotRun(NotRun::FirstEnded(end)) => Err(ended_before(end)),
             Outcome::NotRun(NotRun::WardenEnded) => Err(warden_ended()),
+            Outcome::NotRun(NotRun::HalfTold) => Err(half_told()),
             Outcome::NotRun(NotRun::Lost) => Err(self.lost_before()),
             Outcome::Unknown => {
                 status.unknown();

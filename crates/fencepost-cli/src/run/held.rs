@@ -1,6 +1,7 @@
 //! Acquiring what was asked for: one domain after the other, each with its receivers, in one session.
 
 use std::{
+    error::Error,
     future::Future,
     pin::{Pin, pin},
     thread,
@@ -11,9 +12,10 @@ use fencepost::{Advance, AdvancingError, FencedLease};
 use fencepost_client::{
     Acquire, AcquireError, BootClock, Clock, Lease, LeaseState, Loss, OpenError, Permitted, Session,
 };
-use fencepost_coordinator::CallError;
-use fencepost_core::{Contract, Correlation, Domain, Grant, LeaseId, Moment, lease::AcquireRefusal};
+use fencepost_coordinator::{CallError, Coordinator};
+use fencepost_core::{Contract, Correlation, Domain, Grant, Issuer, LeaseId, Moment, lease::AcquireRefusal};
 use fencepost_receiver::{AdvanceError, Receiver};
+use fencepost_wire::{ErrorCode, Problem};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -21,7 +23,7 @@ use super::{
     resource::Resource,
 };
 use crate::{
-    coordinator::{ANSWER, Call, failed, held, no_threads},
+    coordinator::{ANSWER, Call, failed, held, no_threads, patiently},
     exit::Exit,
     failure::{AGAIN, Failure},
 };
@@ -139,7 +141,7 @@ impl Drop for Leases {
 ///
 /// # Errors
 /// When it cannot be opened. Nothing is left behind.
-pub(crate) async fn open(ask: &Ask, started: Instant, watch: impl Fn(&OpenError)) -> Result<Session, Failure> {
+pub(crate) async fn open(ask: &Ask, started: Instant, watch: impl Fn(&dyn Error)) -> Result<Session, Failure> {
     let mut pause = Duration::from_millis(50);
     loop {
         let opening = Session::open(ask.url.connect()?, ask.holder.clone(), ask.ttl);
@@ -161,6 +163,21 @@ pub(crate) async fn open(ask: &Ask, started: Instant, watch: impl Fn(&OpenError)
         sleep(pause.min(left)).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
+}
+
+/// Whose grants there will be, asked for as long as [`open`] would.
+///
+/// # Errors
+/// When nobody says.
+pub(crate) async fn issuer(ask: &Ask, started: Instant, watch: impl Fn(&dyn Error)) -> Result<Issuer, Failure> {
+    let coordinator = ask.url.connect_to_wait()?;
+    // The leases of one domain of many, beside what is asked for.
+    let prefix = ask.domains.first().map_or_else(String::new, ToString::to_string);
+    let snapshot = patiently(left(ask.patience, started), Duration::ZERO, async |_| {
+        coordinator.snapshot(prefix.clone()).await.inspect_err(|error| watch(error))
+    });
+    let snapshot = snapshot.await.map_err(|(error, _)| failed(Call::Read, &ask.url.url, error))?;
+    Ok(snapshot.issuer)
 }
 
 fn no_answer(limit: Duration) -> OpenError {
@@ -251,10 +268,7 @@ fn on_terms<P: Permitted>(mut acquire: Acquire<P>, ask: &Ask, left: Duration) ->
 }
 
 fn left(patience: Patience, started: Instant) -> Duration {
-    match patience {
-        Patience::For(wait) => wait.saturating_sub(started.elapsed()),
-        Patience::Endless => Duration::MAX,
-    }
+    patience.longest().saturating_sub(started.elapsed())
 }
 
 /// Every failure is a reason not to start the command, so an unknown outcome counts as none: the session that the
@@ -276,7 +290,8 @@ fn refused(ask: &Ask, domain: &Domain, error: AdvancingError) -> Failure {
             told.unwrap_or_else(|| failed(Call::Read, &ask.url.url, error))
         }
         AdvancingError::Acquire(AcquireError::SessionOver(_)) => {
-            Failure::new(Exit::Unreachable, format!("{}: {what}", domain.as_str())).then(again)
+            let problem = Problem::new(ErrorCode::SessionEnded, what.clone());
+            Failure::new(Exit::Unreachable, format!("{}: {what}", domain.as_str())).then(again).with_problem(problem)
         }
         AdvancingError::Acquire(AcquireError::Lost(_)) | AdvancingError::Lost(_) => {
             Failure::new(Exit::Lost, format!("{}: {what}", domain.as_str())).then(again)

@@ -14,7 +14,7 @@ use std::{
     str::FromStr,
 };
 
-use fencepost_core::Moment;
+use fencepost_core::{Moment, sabotage};
 use rustix::{
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -282,7 +282,8 @@ const START_BYTES: usize = 2 * 128 * 1024 + 64 * 1024;
 /// # Errors
 /// What the system says.
 pub(crate) fn room_for_a_start(socket: &Socket) -> io::Result<()> {
-    Ok(set_socket_send_buffer_size(socket, START_BYTES)?)
+    let bytes = if sabotage::active("no_room_for_a_start") { 4096 } else { START_BYTES };
+    Ok(set_socket_send_buffer_size(socket, bytes)?)
 }
 
 /// Hands a descriptor to whoever has the other end.
@@ -316,6 +317,10 @@ pub(crate) fn take_over(socket: &Socket) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::{io::Write as _, time::Duration};
+
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -363,5 +368,20 @@ mod tests {
         for line in ["", "becoming x", "started", "exited 0"] {
             assert!(line.parse::<Said>().is_err(), "{line:?}");
         }
+    }
+
+    /// Mutant: what has come when the other side is gone is taken for a message; the command gets HUP for TERM.
+    #[tokio::test]
+    async fn half_a_message_is_none() {
+        let (ours, mut theirs) = Socket::pair().unwrap();
+        let mut link = Link::new(ours).unwrap();
+        theirs.write_all(b"stop\nforward 1").unwrap();
+        assert_eq!(link.hear().await.unwrap(), Some(Order::Stop));
+        // Whoever gives up listening in the middle of a message has lost nothing of it.
+        assert!(timeout(Duration::from_millis(20), link.hear::<Order>()).await.is_err());
+        theirs.write_all(b"5\nforward 1").unwrap();
+        assert_eq!(link.hear().await.unwrap(), Some(Order::Forward(15)));
+        drop(theirs);
+        assert_eq!(link.hear::<Order>().await.unwrap(), None);
     }
 }

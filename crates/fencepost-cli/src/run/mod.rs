@@ -38,23 +38,23 @@ mod waiting;
 mod warden;
 
 use std::{
+    error::Error,
     io::{self, IsTerminal},
     pin::pin,
     time::Duration,
 };
 
-use fencepost_client::{OpenError, Session};
-use fencepost_coordinator::Coordinator;
-use fencepost_core::{Domain, Issuer};
+use fencepost_client::Session;
+use fencepost_core::Domain;
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
 
 use self::{
-    ask::Ask,
+    ask::{Ask, Fits},
     carry::{Carried, carry},
-    held::{Acquired, Held, Leases, acquire, beside, open},
+    held::{Acquired, Held, Leases, acquire, beside, issuer, open},
     link::End,
     signals::{Arrived, Signals},
     standby::Standby,
@@ -69,7 +69,6 @@ pub(crate) use self::{
     warden::{WARDEN, WardenArgs, run as run_warden},
 };
 use crate::{
-    coordinator::{Call, failed},
     exit::Exit,
     failure::{AGAIN, Failure, REPORT},
     output::{Output, aside},
@@ -92,10 +91,12 @@ pub(crate) async fn run(args: RunArgs, output: Output) -> Result<Exit, Failure> 
         (None, result) => result,
         // No command has run whose exit code this would have to be.
         (Some(untold), Ok(Exit::Done)) => Err(untold),
-        (Some(untold), result) => {
-            untold.in_command("run").tell(output.json);
-            result
+        // The exit code is the command's, or the signal's that was to end `run`.
+        (Some(untold), Ok(exit)) => {
+            untold.in_command("run").tell_beside(output.json);
+            Ok(exit)
         }
+        (Some(untold), Err(failure)) => Err(failure.and(untold)),
     }
 }
 
@@ -106,16 +107,14 @@ async fn run_told(
     waits: &watch::Sender<WaitsFor>,
 ) -> Result<Exit, Failure> {
     let mut ask = Ask::parse(args)?;
-    if ask.refuse_too_many(None)?.is_none() {
-        ask.refuse_too_many(Some(&issuer(&ask, waits).await?))?;
-    }
+    let fits = ask.refuse_too_many()?;
     look_at_receivers(&mut ask, waits).await?;
     let mut signals = Signals::listen().map_err(|error| {
         Failure::new(Exit::Bug, format!("the system takes no signal handlers: {error}")).then(AGAIN)
     })?;
     // It takes longer to be ready than a grant takes to come.
     let mut standby = Standby::start(&ask)?;
-    let (session, leases) = match acquired(&ask, &mut standby, &mut signals, status, waits, output).await {
+    let (session, leases) = match acquired(&ask, fits, &mut standby, &mut signals, status, waits, output).await {
         Ok((session, leases)) => (session, Leases(leases)),
         Err(end) => {
             standby.stand_down().await;
@@ -134,16 +133,6 @@ async fn run_told(
         report::work_failed(&ask.url.url, lease.domain(), lease.id()).await;
     }
     ending(carried)
-}
-
-/// Whose grants there will be.
-async fn issuer(ask: &Ask, waits: &watch::Sender<WaitsFor>) -> Result<Issuer, Failure> {
-    waits.send_replace(WaitsFor::Told("the coordinator to say its name"));
-    let coordinator = ask.url.connect_to_wait()?;
-    // The leases of one domain of many, beside what is asked for.
-    let prefix = ask.domains.first().map_or_else(String::new, ToString::to_string);
-    let snapshot = coordinator.snapshot(prefix).await;
-    snapshot.map(|snapshot| snapshot.issuer).map_err(|error| failed(Call::Read, &ask.url.url, error))
 }
 
 /// Whether they are there, before a lease is asked for. A file or a database may be locked for a while.
@@ -198,6 +187,7 @@ fn ending(carried: Carried) -> Result<Exit, Failure> {
 /// The leases with the session that they hang on; or what `run` ends with, because it has none.
 async fn acquired(
     ask: &Ask,
+    fits: Fits,
     standby: &mut Standby,
     signals: &mut Signals,
     status: &mut Status,
@@ -213,12 +203,18 @@ async fn acquired(
     });
     let started = Instant::now();
     waits.send_replace(WaitsFor::Session { trouble: None });
-    let failed = |error: &OpenError| {
+    let trouble = |error: &dyn Error| {
         waits.send_replace(WaitsFor::Session { trouble: Some(error.to_string()) });
+    };
+    let opening = async {
+        if fits == Fits::WithAShortIssuer {
+            ask.refuse_too_many_of(&issuer(ask, started, trouble).await?)?;
+        }
+        open(ask, started, trouble).await
     };
     let session = tokio::select! {
         biased;
-        session = open(ask, started, failed) => session.map_err(Err)?,
+        session = opening => session.map_err(Err)?,
         end = &mut there_is_no_use => return Err(end),
     };
     let wanted = |domain: &Domain| {

@@ -39,6 +39,8 @@ pub(crate) enum Silence {
     Ended,
     /// The end of the lease came so near that it must have failed, and it was ended with the command.
     LastLine,
+    /// It has taken half of a start, which is none, and was ended.
+    HalfTold,
 }
 
 /// What became of the command.
@@ -65,6 +67,8 @@ pub(crate) enum NotRun {
     FirstEnded(End),
     /// The warden was ended.
     WardenEnded,
+    /// The warden did not take a whole start.
+    HalfTold,
     /// The lease was lost first.
     Lost,
 }
@@ -97,7 +101,10 @@ pub(crate) fn outcome(heard: &Heard, silence: Silence, is_lost: bool) -> Outcome
         }),
         (false, None, Some(end)) => Outcome::NotRun(NotRun::FirstEnded(end)),
         (false, None, None) if is_over => Outcome::NotRun(NotRun::Lost),
-        (false, None, None) => Outcome::NotRun(NotRun::WardenEnded),
+        (false, None, None) => Outcome::NotRun(match silence {
+            Silence::HalfTold => NotRun::HalfTold,
+            Silence::Ended | Silence::LastLine => NotRun::WardenEnded,
+        }),
     }
 }
 
@@ -112,7 +119,7 @@ mod tests {
     }
 
     fn every_way() -> impl Iterator<Item = (Silence, bool)> {
-        [Silence::Ended, Silence::LastLine]
+        [Silence::Ended, Silence::LastLine, Silence::HalfTold]
             .into_iter()
             .flat_map(|silence| [false, true].map(|is_lost| (silence, is_lost)))
     }
@@ -135,6 +142,8 @@ mod tests {
         }
         assert_eq!(outcome(&heard(&[]), Silence::LastLine, false), Outcome::NotRun(NotRun::Lost));
         assert_eq!(outcome(&heard(&[]), Silence::Ended, false), Outcome::NotRun(NotRun::WardenEnded));
+        assert_eq!(outcome(&heard(&[]), Silence::HalfTold, false), Outcome::NotRun(NotRun::HalfTold));
+        assert_eq!(outcome(&heard(&[]), Silence::HalfTold, true), Outcome::NotRun(NotRun::Lost));
     }
 
     /// Mutant: what the process at the gate ended with is taken for the command's end.

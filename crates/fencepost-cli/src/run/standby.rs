@@ -125,6 +125,12 @@ pub(crate) fn warden_ended() -> Failure {
         .then(AGAIN)
 }
 
+/// The warden was too slow for what it was told.
+pub(crate) fn half_told() -> Failure {
+    let what = "the process that was to start the command did not take all that it was told, and was ended";
+    Failure::new(Exit::Unreachable, what).detail("the command was not started").then(AGAIN)
+}
+
 /// Somebody has ended the process that was to become the command.
 pub(crate) fn ended_before(end: End) -> Failure {
     let (exit, how) = match end {

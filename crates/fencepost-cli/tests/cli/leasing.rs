@@ -1,7 +1,5 @@
 //! `acquire`, `renew`, `release`.
 
-use std::{thread, time::Duration};
-
 use crate::common::{Server, Shell, send, until};
 
 #[test]
@@ -153,6 +151,13 @@ fn another_holder_is_named_and_the_exit_code_can_be_chosen() {
     assert!(!b.session_file().exists(), "nothing is left of an acquire that was refused");
 }
 
+/// Somebody acquires for three seconds and never comes back; whether those are over.
+fn silent(server: &Server) -> impl Fn() -> bool {
+    let shell = server.shell();
+    shell.run(&["acquire", "silent", "--ttl", "3s"]).exits(0);
+    move || shell.run(&["ls", "--prefix", "silent", "--json"]).exits(0).json()["items"] == serde_json::json!([])
+}
+
 #[test]
 fn a_waiting_acquire_gets_the_domain_when_it_is_released() {
     let server = Server::start();
@@ -162,8 +167,7 @@ fn a_waiting_acquire_gets_the_domain_when_it_is_released() {
     let waiting = b.command(&["acquire", "d", "--wait", "30s", "--ttl", "3s", "--json"]).spawn().unwrap();
     let in_queue = || a.run(&["show", "d", "--json"]).exits(0).json()["items"][0]["queue"] == 1;
     until("the other stands in the queue", in_queue);
-    // bounded: a TTL and a bit has to pass
-    thread::sleep(Duration::from_millis(3_500));
+    until("a lease as short has ended, which nobody renews", silent(&server));
     assert!(in_queue(), "it still does after its TTL");
     a.run(&["release"]).exits(0);
     let got = crate::common::Ran::of(waiting.wait_with_output().unwrap()).exits(0).json();
@@ -233,11 +237,12 @@ fn renewing_keeps_a_lease_past_its_ttl() {
     let server = Server::start();
     let shell = server.shell();
     let token = shell.run(&["acquire", "d", "--ttl", "3s", "--json"]).exits(0).json()["token"].clone();
-    for _ in 0..8 {
-        // bounded: eight times half a second is more than the TTL
-        thread::sleep(Duration::from_millis(500));
+    let has_ended = silent(&server);
+    until("a lease as short has ended, which nobody renews", || {
         assert_eq!(shell.run(&["renew", "--json"]).exits(0).json()["leases"][0]["token"], token);
-    }
+        has_ended()
+    });
+    assert_eq!(shell.run(&["renew", "--json"]).exits(0).json()["leases"][0]["token"], token);
 }
 
 #[test]
@@ -245,11 +250,7 @@ fn a_lease_ends_at_its_greatest_hold_whatever_the_renewals() {
     let server = Server::start();
     let shell = server.shell();
     shell.run(&["acquire", "d", "--ttl", "1s", "--max-hold", "1500ms"]).exits(0);
-    until("a renewal is refused", || {
-        // bounded: by the patience of `until`
-        thread::sleep(Duration::from_millis(200));
-        shell.run(&["renew"]).code == Some(80)
-    });
+    until("a renewal is refused", || shell.run(&["renew"]).code == Some(80));
 }
 
 #[test]

@@ -109,6 +109,8 @@ fn every_line_that_is_printed_for_a_name_like_an_option_can_be_pasted() {
     // What is no name remains a mistake.
     other.run(&["run", "--", "sh", "-c", "touch ran", "--", "true"]).exits(64);
     assert!(!other.path("ran").exists());
+    let without = other.run(&["run", "--", "-x", "--"]).exits(64);
+    assert!(without.stderr.contains("<CMD>") && !without.stderr.contains("behind-dashes"), "{}", without.stderr);
     let mistyped = other.run(&["run", "--domain", "d", "--", "true"]).exits(64);
     assert!(!mistyped.stderr.contains("behind-dashes"), "{}", mistyped.stderr);
 }

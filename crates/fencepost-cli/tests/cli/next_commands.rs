@@ -89,9 +89,9 @@ static CODES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Programs branch on them, so the list is whole: every exit code that a failure can end with has a name on it.
+/// Programs branch on them. That the page lists all of them is looked after beside the exit codes.
 #[test]
-fn every_failure_has_a_name_for_programs_and_the_page_lists_it() {
+fn failures_of_every_kind_are_called_what_the_page_says() {
     let shell = Shell::at(NOWHERE);
     for (words, name) in [
         (&["no-such-command"][..], "usage"),
@@ -105,12 +105,6 @@ fn every_failure_has_a_name_for_programs_and_the_page_lists_it() {
         let ran = Ran::of(shell.command(&[words, &["--json"]].concat()).output().unwrap());
         let problem: serde_json::Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();
         assert_eq!(problem["code"], name, "{words:?}: {problem}");
-    }
-    for name in ["usage", "unreachable", "internal", "cannot_write", "held", "denied", "not_set_up", "lease_lost"] {
-        assert!(CODES.contains(&name), "{name}");
-    }
-    for name in ["rejected", "outcome_unknown", "stopped_by_signal", "command_not_run"] {
-        assert!(CODES.contains(&name), "{name}");
     }
 }
 

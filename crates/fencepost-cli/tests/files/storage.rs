@@ -194,8 +194,8 @@ fn what_may_only_be_read_ends_in_77_whoever_wants_to_write_it() {
     fs::rename(shell.path("x.db"), shell.path("locked/x.db")).unwrap();
     set("locked", 0o500);
     let inside = format!("sqlite:{}", shell.path("locked/x.db").display());
-    let denied = Ran::of(powerless(&shell, &["advance", &inside, "--grant", &holder]).output().unwrap());
-    assert_ne!(denied.code, Some(73), "{denied:?}");
+    let denied = Ran::of(powerless(&shell, &["advance", &inside, "--grant", &holder]).output().unwrap()).exits(77);
+    assert!(denied.next("ls -ld ").contains("/locked "), "{}", denied.stderr);
 
     // A coordinator's store, too; and a descriptor of a file that is another's.
     let mut first = shell.command(&["serve", "--json", "--init", "--data", "store", "--listen", "127.0.0.1:0"]);

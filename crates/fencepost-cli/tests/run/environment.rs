@@ -148,7 +148,12 @@ fn a_status_line_that_cannot_be_written_is_told_and_hides_no_exit_code() {
     told(shell.sh("fencepost run d --status-fd 3 -- true 3>/dev/full").exits(75));
     told(shell.sh("fencepost run d --if-held skip --status-fd 3 -- true 3>/dev/full").exits(73));
     let ran = shell.sh("fencepost run e --status-fd 3 --json -- true 3>/dev/full").exits(0);
-    assert_eq!(ran.problem()["code"], "cannot_write");
+    let told = ran.problem();
+    assert_eq!(told["code"], "cannot_write");
+    assert!(told["fix"].as_str().unwrap().contains("df ") && told.get("exit_code").is_none(), "{told}");
+    let ran = shell.sh("fencepost run d --status-fd 3 --json -- true 3>/dev/full").exits(75);
+    assert_eq!((ran.stderr.lines().count(), &ran.problem()["code"]), (1, &"held".into()), "{ran:?}");
+    assert!(ran.problem()["more"].as_str().unwrap().contains("status-fd: the line cannot be written"), "{ran:?}");
     // Who has hung up has had enough.
     let gone = shell.sh("fencepost run e --status-fd 3 -- sh -c 'exit 4' 3>&1 >/dev/null | true; echo over");
     assert!(gone.stdout.ends_with("over\n") && !gone.stderr.contains("cannot be written"), "{gone:?}");

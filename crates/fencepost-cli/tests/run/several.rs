@@ -5,7 +5,7 @@ use std::{fs, thread, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    common::{Server, send, until},
+    common::{Server, Shell, send, until},
     processes::{Running, stops_wholly},
 };
 
@@ -91,6 +91,25 @@ fn more_domains_than_a_command_can_be_told_of_are_refused_before_any_is_acquired
     assert_eq!(history["items"], serde_json::json!([]), "nothing was acquired");
 }
 
+/// So many domains with names so long that the issuer's name decides whether they are too many.
+fn near_the_limit() -> Vec<String> {
+    (100..200).map(|number| format!("{}{number}", "\"".repeat(509))).collect()
+}
+
+/// Mutant: the issuer is asked for before signals are listened to; it ends by the signal itself, and says nothing.
+#[test]
+fn a_signal_ends_it_while_nobody_says_whether_they_are_too_many() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    let names = near_the_limit();
+    let words: Vec<&str> = ["run", "--wait", "10m"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut running = Running::of_quiet(shell.command(&[&words[..], &["--", "touch", "ran"]].concat()));
+    running.warden();
+    send("TERM", running.pid());
+    running.ends_with(143);
+    running.is_gone();
+    assert!(!shell.path("ran").exists());
+}
+
 /// A quotation mark takes two bytes in the JSON of a grant, and four in the message that carries it to the command.
 ///
 /// Mutant: the buffer of the gate has its usual size.
@@ -98,7 +117,7 @@ fn more_domains_than_a_command_can_be_told_of_are_refused_before_any_is_acquired
 fn as_many_grants_as_fit_into_a_variable_reach_the_command() {
     let server = Server::start();
     let shell = server.shell();
-    let names: Vec<String> = (100..200).map(|number| format!("{}{number}", "\"".repeat(509))).collect();
+    let names = near_the_limit();
     let script = "printenv FENCEPOST_GRANTS >grants";
     let words: Vec<&str> = ["run", "--ttl", "60s"].into_iter().chain(names.iter().map(String::as_str)).collect();
     shell.run(&[&words[..], &["--", "sh", "-c", script]].concat()).exits(0);
@@ -109,28 +128,52 @@ fn as_many_grants_as_fit_into_a_variable_reach_the_command() {
     assert_eq!(domains, names);
 }
 
-/// A start that is as long as it can be is said to a warden that does not read at that moment, as on a busy machine.
-///
-/// Mutant: the connection to the warden has its usual room: half of the start is said, and the other half never.
-#[test]
-fn a_long_start_waits_for_no_reader() {
-    let server = Server::start();
+/// A `run` with as many domains as it can have, which waits for the last of them with its warden stopped. What comes once
+/// it has that one, too.
+fn started_long_while_the_warden_is_stopped(server: &Server, environment: &[(&str, &str)]) -> (Shell, Running, u32) {
     let (holder, shell) = (server.shell(), server.shell());
     holder.run(&["acquire", "zzz", "--ttl", "10m"]).exits(0);
-    let names: Vec<String> = (100..200).map(|number| format!("{}{number}", "\"".repeat(509))).collect();
+    let names = near_the_limit();
     let words: Vec<&str> =
-        ["zzz", "--ttl", "60s", "--wait", "10m"].into_iter().chain(names.iter().map(String::as_str)).collect();
-    let mut running = Running::start(&shell, &[&words[..], &["--", "touch", "ran"]].concat());
+        ["run", "zzz", "--ttl", "60s", "--wait", "10m"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut command = shell.command(&[&words[..], &["--", "touch", "ran"]].concat());
+    command.envs(environment.iter().copied());
+    let running = Running::of_quiet(command);
     let shown = || shell.run(&["show", "zzz", "--json"]).exits(0).json()["items"][0].clone();
     until("it waits for the last of them", || shown()["queue"] == 1);
     let warden = running.warden();
     shell.sh(&stops_wholly(warden)).exits(0);
     let before = shown()["lease"].clone();
     holder.run(&["release"]).exits(0);
-    until("it has the last of them", || shown()["lease"].is_string() && shown()["lease"] != before);
+    until("it has the last of them, or had", || shown()["lease"] != before);
+    (shell, running, warden)
+}
+
+/// A start that is as long as it can be is said to a warden that does not read at that moment, as on a busy machine.
+///
+/// Mutant: the connection to the warden has its usual room: half of the start is said, and nothing is started.
+#[test]
+fn a_long_start_waits_for_no_reader() {
+    let server = Server::start();
+    let (shell, mut running, warden) = started_long_while_the_warden_is_stopped(&server, &[]);
     // bounded: several times what `run` gives a warden to take a message
     thread::sleep(Duration::from_millis(500));
     send("CONT", warden);
     running.ends_with(0);
     assert!(shell.path("ran").exists());
+}
+
+/// A warden that has taken half of a start is not waited for: it may never go on, and the leases would be renewed for ever.
+///
+/// Mutant: `watch` after half a start (run/carry.rs); it does not end.
+#[cfg(feature = "sabotage")]
+#[test]
+fn half_a_start_ends_at_once_with_nothing_started_and_the_leases_given_back() {
+    let server = Server::start();
+    let defect = [("FENCEPOST_SABOTAGE", "no_room_for_a_start")];
+    let (shell, mut running, _) = started_long_while_the_warden_is_stopped(&server, &defect);
+    running.ends_with(69);
+    running.is_gone();
+    assert!(!shell.path("ran").exists());
+    assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]), "all were given back");
 }
