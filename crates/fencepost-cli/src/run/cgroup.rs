@@ -3,6 +3,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process,
 };
@@ -61,9 +62,11 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// In another namespace for processes another warden has the same number, and may have a group at the same place.
 fn folder_of(warden: u32) -> Option<PathBuf> {
     let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
-    Some(own.join(format!("fencepost-run-{warden}")))
+    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    Some(own.join(format!("fencepost-run-{namespace}-{warden}")))
 }
 
 fn read(path: &str) -> String {

@@ -52,6 +52,7 @@ impl Standby {
     }
 
     fn started(ask: &Ask) -> io::Result<Self> {
+        tree::is_shown()?;
         let me = getpid();
         let earlier = tree::members(me, &[])?;
         // Should the warden be killed, its orphans come here.
@@ -93,12 +94,17 @@ impl Standby {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(20));
         };
-        while !matches!(tree::signal_all(getpid(), &self.earlier, &[Signal::KILL]), Ok(0)) {
+        loop {
+            let left = tree::signal_all(getpid(), &self.earlier, &[Signal::KILL]);
+            // Orphans that came here have no other parent to take note of their end.
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+            // Who has no child has no descendant, whatever the system shows; those from before the command remain.
+            if matches!(left, Ok(0)) && (tree::is_childless() || !self.earlier.is_empty()) {
+                break;
+            }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
-        // Orphans that came here have no other parent to take note of their end.
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         if !ended.is_some_and(|status| status.success()) {
             Cgroup::remove_left_by(self.warden.id());
         }

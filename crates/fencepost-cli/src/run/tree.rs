@@ -2,7 +2,11 @@
 //!
 //! A subreaper gets every orphan below it, so nothing leaves the tree by losing its parent.
 
-use std::{collections::HashMap, fs, io};
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io,
+    path::Path,
+};
 
 use rustix::{
     io::Errno,
@@ -15,7 +19,9 @@ use rustix::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) pid: Pid,
-    started: u64,
+    /// `None` where `/proc` hides it. It is a child of this process then, and its number its own until its end is taken
+    /// note of.
+    started: Option<u64>,
 }
 
 pub(super) struct Seen {
@@ -38,10 +44,12 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
         return Ok(Vec::new());
     }
     let mut children: HashMap<i32, Vec<(i32, Seen)>> = HashMap::new();
+    let mut shown = HashSet::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         // What has ended since the folder was read is no member.
         let Some(seen) = look(pid)? else { continue };
+        shown.insert(pid);
         children.entry(seen.parent).or_default().push((pid, seen));
     }
     let mut found = Vec::new();
@@ -49,7 +57,7 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
     while let Some(parent) = to_visit.pop() {
         for (number, seen) in children.remove(&parent).unwrap_or_default() {
             let Some(pid) = Pid::from_raw(number) else { continue };
-            let member = Member { pid, started: seen.started };
+            let member = Member { pid, started: Some(seen.started) };
             if except.contains(&member) {
                 continue;
             }
@@ -59,24 +67,69 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
             }
         }
     }
+    if root == getpid() {
+        let hidden = children_of_this_process()?.into_iter().filter(|pid| !shown.contains(&pid.as_raw_nonzero().get()));
+        let hidden = hidden.filter(|pid| !has_an_end(*pid)).map(|pid| Member { pid, started: None });
+        found.extend(hidden.filter(|member| !except.contains(member)));
+    }
     Ok(found)
 }
 
+/// The children of all threads of this process, those too that `/proc` hides (`hidepid`) because they have other rights.
+/// Empty where the kernel keeps no such list.
+fn children_of_this_process() -> io::Result<Vec<Pid>> {
+    let mut all = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        match fs::read_to_string(task?.path().join("children")) {
+            Ok(numbers) => {
+                all.extend(numbers.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)))
+            }
+            // Of a thread that has just ended, another has the children.
+            Err(error) if has_ended(&error) && Path::new("/proc/thread-self/children").exists() => {
+                return Err(error);
+            }
+            Err(error) if has_ended(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// Whether this child has ended, and nobody has taken note of it.
+fn has_an_end(child: Pid) -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pid(child), look), Ok(None))
+}
+
 /// Whether this process has no child, not even one that has ended, and so no descendant either.
-fn is_childless() -> bool {
+pub(crate) fn is_childless() -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, look), Err(Errno::CHILD))
 }
 
-/// Whether the system shows its processes at all: what cannot be seen could not be stopped.
+/// Whether the system shows its processes, under the numbers by which they are signalled: what cannot be seen could not be
+/// stopped.
 ///
 /// # Errors
 /// When it does not.
 pub(crate) fn is_shown() -> io::Result<()> {
-    match look(getpid().as_raw_nonzero().get())? {
-        Some(_) => Ok(()),
-        None => Err(io::Error::other("/proc does not show the processes of this machine")),
+    let status = match fs::read_to_string("/proc/self/status") {
+        Err(error) if !has_ended(&error) => return Err(error),
+        status => status.unwrap_or_default(),
+    };
+    if is_known_as(&status, getpid().as_raw_nonzero().get()) {
+        Ok(())
+    } else {
+        Err(io::Error::other("/proc does not show the processes of this namespace (mount -t proc proc /proc)"))
     }
+}
+
+/// Whether the process with this status has this number there and no other, as it has in the namespaces below.
+fn is_known_as(status: &str, pid: i32) -> bool {
+    let numbers = |name| status.lines().find_map(|line| line.strip_prefix(name));
+    // Kernels without namespaces for processes have no such line.
+    let numbers = numbers("NSpid:").or_else(|| numbers("Pid:")).unwrap_or_default();
+    numbers.split_ascii_whitespace().eq([pid.to_string().as_str()])
 }
 
 /// Whether this process leads its session.
@@ -111,11 +164,15 @@ pub(crate) fn signal_all(root: Pid, except: &[Member], signals: &[Signal]) -> io
 /// Sends a signal to this very process. Where it has ended, or may not be signalled, nothing happens: whoever calls
 /// looks again.
 fn send(member: Member, signal: Signal) {
+    let Some(started) = member.started else {
+        let _ = kill_process(member.pid, signal);
+        return;
+    };
     match pidfd_open(member.pid, PidfdFlags::empty()) {
         Ok(process) => {
             // The number cannot change its owner while the descriptor is open, so this look decides.
             let seen = look(member.pid.as_raw_nonzero().get()).ok().flatten();
-            if seen.is_some_and(|seen| seen.started == member.started) {
+            if seen.is_some_and(|seen| seen.started == started) {
                 let _ = pidfd_send_signal(process, signal);
             }
         }
@@ -190,6 +247,16 @@ mod tests {
         assert!(parse("12 (x").is_none() && parse("").is_none());
     }
 
+    /// Mutant: one of its numbers is enough.
+    #[test]
+    fn a_process_that_has_two_numbers_is_of_another_namespace() {
+        let status = |numbers: &str| format!("Name:\tx\nPid:\t7\nNSpid:\t{numbers}\nNSpgid:\t7\n");
+        assert!(is_known_as(&status("7"), 7) && is_known_as("Name:\tx\nPid:\t7\n", 7));
+        for (status, pid) in [(status("4711\t7"), 7), (status("7\t7"), 7), (status("4711"), 7), (String::new(), 7)] {
+            assert!(!is_known_as(&status, pid), "{status}");
+        }
+    }
+
     /// Mutant: a name that is no text is taken for a process that has ended.
     #[test]
     fn a_name_of_any_bytes_is_a_members() {
@@ -210,7 +277,7 @@ mod tests {
             Command::new("setsid").args(["--fork", "--wait", "sleep", "1000"]).stdin(Stdio::null()).spawn().unwrap();
         let is_child = |member: &Member| u32::try_from(member.pid.as_raw_nonzero().get()) == Ok(child.id());
         let member = members(getpid(), &[]).unwrap().into_iter().find(is_child).unwrap();
-        let other = Member { started: member.started + 1, ..member };
+        let other = Member { started: member.started.map(|started| started + 1), ..member };
         send(other, Signal::KILL);
         assert!(members(getpid(), &[]).unwrap().contains(&member), "an earlier process of that number was meant");
         let started = Instant::now();

@@ -127,7 +127,6 @@ fn set_gate(command: &[OsString], stdin: &OwnedFd) -> io::Result<(Gate, Option<C
     // A warden that somebody has stopped has to hear that `run` is gone.
     set_parent_process_death_signal(Some(Signal::CONT))?;
     set_child_subreaper(Some(getpid()))?;
-    tree::is_shown()?;
     let cgroup = Cgroup::create();
     let gate = Gate::set(command, stdin)?;
     // Without a group the members are found one by one.

@@ -10,6 +10,7 @@ mod processes;
 mod doubts;
 mod environment;
 mod names;
+mod namespaces;
 #[cfg(feature = "sabotage")]
 mod panics;
 mod rare;

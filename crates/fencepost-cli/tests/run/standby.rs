@@ -6,7 +6,7 @@ use std::{
     mem::MaybeUninit,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
+        unix::{fs::MetadataExt, net::UnixStream},
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -171,7 +171,8 @@ pub(crate) fn own_group() -> Option<PathBuf> {
 fn who_waits_is_in_the_group_already_that_is_killed_in_one_step() {
     let Some(own) = own_group() else { return skip("the control group of a command", "no rights to make one") };
     let mut scene = Scene::waiting(&[]);
-    let group = own.join(format!("fencepost-run-{}", scene.running.warden()));
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let group = own.join(format!("fencepost-run-{namespace}-{}", scene.running.warden()));
     let first = scene.running.first().to_string();
     let members = || fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     until("it is in the group", || members().lines().eq([first.as_str()]));
