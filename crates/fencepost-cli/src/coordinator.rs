@@ -116,8 +116,8 @@ pub(crate) fn impossible_port(url: &str) -> Option<&str> {
 }
 
 /// The line that takes a lease away from its holder. `TEXT` is to be replaced, and works as it stands.
-pub(crate) fn break_line(domain: &Domain, lease: LeaseId, url_option: &str) -> String {
-    shell::line("fencepost break", &[domain.as_str()], &format!(" --lease {lease} --reason TEXT{url_option}"))
+pub(crate) fn break_line(domain: &Domain, lease: LeaseId, options: &str) -> String {
+    shell::line("fencepost break", &[domain.as_str()], &format!(" --lease {lease} --reason TEXT{options}"))
 }
 
 /// Says who is asked, for as long as that takes.

@@ -3,7 +3,11 @@
 //! A [`Failure`] cannot be made without what comes next: [`Failure::new`] gives an [`Unadvised`], which can be neither
 //! returned nor told. Before it is told, [`Failure::in_command`] sees to it that a command to type is among that.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal, Write},
+    mem,
+};
 
 use fencepost_core::{
     Invalid,
@@ -16,7 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::Exit,
     is_a_command,
-    lines::{self, wrapped},
+    lines::{self, visible, wrapped},
     output::{colours_wanted, terminal_width},
     progress,
 };
@@ -120,6 +124,13 @@ impl Failure {
         self
     }
 
+    /// The same as a part of what this says.
+    pub(crate) fn within(mut self, what: impl Into<String>) -> Self {
+        let part = mem::replace(&mut self.what, what.into());
+        self.details.insert(0, part);
+        self
+    }
+
     /// The same without advice to name another coordinator, which the session file decides.
     pub(crate) fn where_kept(mut self) -> Self {
         self.next.retain(|next| !next.starts_with("name another one: --url"));
@@ -170,9 +181,9 @@ impl Failure {
         self.exit == Exit::Unreachable
     }
 
-    /// What it means.
-    pub(crate) fn exit(&self) -> Exit {
-        self.exit
+    /// What happened, in a sentence.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -218,17 +229,19 @@ impl Failure {
     }
 
     fn tell_people(&self, stderr: &mut io::StderrLock<'_>) -> io::Result<()> {
-        let red = stderr.is_terminal() && colours_wanted();
+        let on_terminal = stderr.is_terminal();
+        let red = on_terminal && colours_wanted();
         let (on, off) = if red { ("\u{1b}[1;31m", "\u{1b}[0m") } else { ("", "") };
-        let width = if stderr.is_terminal() { terminal_width(io::stderr()) } else { None }.unwrap_or(usize::MAX);
-        let what = wrapped(&format!("fencepost: {}", self.what), width, 2);
+        let width = if on_terminal { terminal_width(io::stderr()) } else { None }.unwrap_or(usize::MAX);
+        let shown = |text| if on_terminal { visible(text) } else { Cow::Borrowed(text) };
+        let what = wrapped(&format!("fencepost: {}", shown(&self.what)), width, 2);
         writeln!(stderr, "{on}fencepost:{off}{}", what.strip_prefix("fencepost:").unwrap_or(&what))?;
         for line in &self.details {
-            writeln!(stderr, "{}", wrapped(&format!("  {line}"), width, 2))?;
+            writeln!(stderr, "{}", wrapped(&format!("  {}", shown(line)), width, 2))?;
         }
         for next in &self.next {
             // Only what is a command from its beginning can be broken and still be pasted.
-            let line = format!("  next: {next}");
+            let line = format!("  next: {}", shown(next));
             let is_command = next.starts_with("fencepost ");
             writeln!(stderr, "{}", if is_command { lines::command(&line, width, 4) } else { line })?;
         }
@@ -257,7 +270,8 @@ impl Failure {
             value["more"] = self.details.join("; ").into();
         }
         value["exit_code"] = self.code().into();
-        value["fix"] = self.next.join("; ").into();
+        // Pasted as a whole it must not do one after the other.
+        value["fix"] = self.next.join("; or: ").replace("; or: or ", "; or ").into();
         value
     }
 }
@@ -296,8 +310,8 @@ mod tests {
         );
         assert_eq!(fix("ask again: fencepost release", "release"), "ask again: fencepost release");
         assert_eq!(fix(FORMS, "run"), "correct that value; `fencepost help run` shows the forms");
-        assert_eq!(fix("mkdir -p x", "write"), "mkdir -p x; fencepost help write");
-        assert_eq!(fix("leave that out", ""), "leave that out; fencepost help");
+        assert_eq!(fix("mkdir -p x", "write"), "mkdir -p x; or: fencepost help write");
+        assert_eq!(fix("leave that out", ""), "leave that out; or: fencepost help");
     }
 
     #[test]

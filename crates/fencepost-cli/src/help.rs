@@ -1,10 +1,16 @@
 //! What `--help` says: the commands by what somebody wants to do.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use clap::{Command, CommandFactory};
 
-use crate::{Cli, exit::Exit, failure::Failure};
+use crate::{
+    Cli,
+    exit::Exit,
+    failure::Failure,
+    lines::{self, columns},
+    output::{colours, terminal_width},
+};
 
 /// Every command, where somebody would look for it.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -17,6 +23,9 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Fix it", &["break", "recover"]),
     ("Look it up", &["help", "completions", "man"]),
 ];
+
+/// How wide the parser makes a page at most.
+pub(crate) const WIDEST: usize = 100;
 
 /// Everything that is explained.
 pub(crate) fn topics() -> impl Iterator<Item = &'static str> {
@@ -56,10 +65,34 @@ pub(crate) fn plain() -> Command {
             (command.get_name().to_owned(), usage.trim_start_matches("Usage: ").to_owned())
         })
         .collect();
-    Cli::command().mut_subcommands(|command| match usages.get(command.get_name()) {
-        Some(usage) => command.override_usage(usage),
-        None => command,
+    let width = terminal_width(io::stdout()).unwrap_or(WIDEST).min(WIDEST);
+    Cli::command().color(colours()).mut_subcommands(|command| {
+        let examples = command.get_after_long_help().map(|text| with_examples(&text.to_string(), width));
+        let command = match examples {
+            Some(examples) => command.after_long_help(examples),
+            None => command,
+        };
+        match usages.get(command.get_name()) {
+            Some(usage) => command.override_usage(usage),
+            None => command,
+        }
     })
+}
+
+/// The same text with commands that can be pasted: the parser's own way of breaking lines knows no shell.
+fn with_examples(text: &str, width: usize) -> String {
+    let fitting = |line: &str| {
+        let Some(example) = line.strip_prefix("  ").filter(|line| line.starts_with("fencepost ")) else {
+            return line.to_owned();
+        };
+        if columns(line) <= width {
+            return line.to_owned();
+        }
+        let (command, comment) = example.split_once(" # ").map_or((example, None), |(one, other)| (one, Some(other)));
+        let command = lines::command(&format!("  {}", command.trim_end()), width, 4);
+        comment.map_or(command.clone(), |comment| format!("  # {}\n{command}", comment.trim_start()))
+    };
+    text.lines().map(fitting).collect::<Vec<_>>().join("\n")
 }
 
 /// The text of a topic, or of a command.
@@ -97,6 +130,29 @@ mod tests {
         grouped.sort_unstable();
         known.sort_unstable();
         assert_eq!(grouped, known);
+    }
+
+    /// Mutant: the examples are left to the parser, which breaks them like sentences.
+    #[test]
+    fn an_example_is_broken_only_as_a_shell_takes_it() {
+        for width in [80, 100] {
+            for command in Cli::command().get_subcommands() {
+                let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+                let broken = with_examples(&text, width);
+                let mut goes_on = false;
+                for line in broken.lines() {
+                    let is_command = goes_on || line.starts_with("  fencepost ");
+                    goes_on = is_command && line.ends_with(" \\");
+                    assert!(!is_command || columns(line) <= width, "{line}");
+                }
+                let whole = |text: &str| {
+                    let commands = text.replace(" \\\n    ", " ");
+                    let words = |line: &str| line.split(" # ").next().unwrap().trim().to_owned();
+                    commands.lines().filter(|line| line.starts_with("  fencepost ")).map(words).collect::<Vec<_>>()
+                };
+                assert_eq!(whole(&broken), whole(&text));
+            }
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ use crate::{
     name = "fencepost",
     version,
     disable_help_subcommand = true,
-    max_term_width = 100,
+    max_term_width = help::WIDEST,
     after_help = "`fencepost help COMMAND` explains one with examples; `fencepost help exit-codes` lists what it exits with."
 )]
 struct Cli {
@@ -144,7 +144,7 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
         return ended.map_or_else(|failure| failure.end_with(json), Exit::code);
     }
     // What only help and complaints need takes longer to make than most commands take to run.
-    let parsed = Cli::command().try_get_matches_from(arguments);
+    let parsed = Cli::command().color(output::colours()).try_get_matches_from(arguments);
     let is_missing = parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::MissingRequiredArgument);
     let parsed = match is_missing.then(|| run::with_dashed_domains(arguments)).flatten() {
         Some(dashed) => run::taking_dashed_domains(Cli::command()).try_get_matches_from(dashed),
@@ -152,7 +152,7 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     };
     let matches = match parsed {
         Ok(matches) => matches,
-        Err(error) => return not_parsed(&without_hidden(error), arguments, json),
+        Err(error) => return not_parsed(&advised(without_hidden(error), arguments), arguments, json),
     };
     let mut cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
@@ -205,8 +205,32 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// The same complaint with an advice that can be followed, where the value of an option was taken for an option: behind
+/// `--`, as the parser says, it would be none.
+fn advised(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return error };
+    let before = arguments.iter().zip(arguments.iter().skip(1));
+    let joined =
+        before.filter(|(_, value)| value.to_string_lossy().starts_with(wrong.as_str())).find_map(|(option, value)| {
+            let option = option.to_str().filter(|option| option.starts_with("--") && !option.contains('='))?;
+            Some(shell::option(option, value.to_str()?).trim_start().to_owned()).filter(|_| option != "--")
+        });
+    if let Some(joined) = joined
+        && error.remove(ContextKind::Suggested).is_some()
+    {
+        let tip = format!("to pass it as a value, join it to its option: '{joined}'").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
+}
+
 fn not_parsed(error: &clap::Error, arguments: &[OsString], json: bool) -> u8 {
     match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if json => {
+            let topic = Some(command_among(arguments)).filter(|command| !command.is_empty());
+            let said = told_as_json(topic.as_deref(), &error.to_string());
+            said.map_or_else(|failure| failure.end_with(true), Exit::code)
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.code(),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::reader_gone().end_with(json),
@@ -301,15 +325,19 @@ fn execute(command: Command, matches: &ArgMatches, output: Output) -> Result<Exi
         Command::Man(args) => commands::completions::man(&args, output.of_change()),
         Command::Help { words } => {
             let text = help::topic(&words)?;
-            let text = text.trim_end();
             if output.json {
-                output.json(&json!({"topic": words.first(), "text": text}))?
-            } else {
-                output.line(text)?
+                return told_as_json(words.first().map(String::as_str), &text);
             }
+            output.line(text.trim_end())?;
             Ok(Exit::Done)
         }
     }
+}
+
+/// What help says, for programs.
+fn told_as_json(topic: Option<&str>, text: &str) -> Result<Exit, Failure> {
+    Output::new(true).json(&json!({"topic": topic, "text": text.trim_end()}))?;
+    Ok(Exit::Done)
 }
 
 /// Whether the coordinator was named on the command line, and not by a default.
@@ -347,7 +375,7 @@ fn in_runtime(
     work: impl Future<Output = Result<Exit, Failure>>,
 ) -> Result<Exit, Failure> {
     let runtime = builder.enable_all().build().map_err(|error| {
-        Failure::new(Exit::Unreachable, format!("the system gives no threads: {error}")).then(AGAIN)
+        Failure::new(Exit::Unreachable, format!("the system gives no thread or descriptor more: {error}")).then(AGAIN)
     })?;
     runtime.block_on(work)
 }

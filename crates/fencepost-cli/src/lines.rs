@@ -1,5 +1,7 @@
 //! Long lines on a terminal: broken between words and never inside one, so that an id can be copied.
 
+use std::borrow::Cow;
+
 /// The text in lines of at most `width` columns where its words allow it; those after the first are indented.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     joined(text.split(' '), width, &format!("\n{}", " ".repeat(indent)))
@@ -16,6 +18,20 @@ pub(crate) fn command(text: &str, width: usize, indent: usize) -> String {
         pieces.extend(if is_too_long { split(piece, |rest| !rest.starts_with(' ')) } else { vec![piece] });
     }
     joined(pieces.into_iter(), width, &format!(" \\\n{}", " ".repeat(indent)))
+}
+
+/// The text with its marks of direction, and what takes no room, spelled out: on a terminal they would show a name as
+/// another one.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| {
+        matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let spelled = |c: char| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    Cow::Owned(text.chars().map(spelled).collect())
 }
 
 /// How many columns the text takes. Exact for what is half a column or one; nothing is cut by it.

@@ -7,13 +7,14 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use clap::ColorChoice;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::{
     exit::Exit,
     failure::{AGAIN, Failure},
-    lines::{self, columns, wrapped},
+    lines::{self, columns, visible, wrapped},
     progress,
 };
 
@@ -61,6 +62,7 @@ impl Output {
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
+        let text = if self.on_terminal { visible(text) } else { text.into() };
         self.write(|stdout| writeln!(stdout, "{text}"))
     }
 
@@ -197,6 +199,12 @@ pub(crate) fn colours_wanted() -> bool {
     !refused && terminal_knows_codes()
 }
 
+/// The same for what the parser says: on a terminal, and nowhere else whatever the environment asks for.
+pub(crate) fn colours() -> ColorChoice {
+    let on_terminal = io::stdout().is_terminal() && io::stderr().is_terminal();
+    if on_terminal && colours_wanted() { ColorChoice::Always } else { ColorChoice::Never }
+}
+
 /// Whether a terminal does anything but show what it gets.
 pub(crate) fn terminal_knows_codes() -> bool {
     env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -209,5 +217,6 @@ pub(crate) fn terminal_width(terminal: impl AsFd) -> Option<usize> {
 
 /// A line on standard error, beside the output. Where that is closed, the exit code still tells what counts.
 pub(crate) fn aside(line: &str) {
+    let line = if io::stderr().is_terminal() { visible(line) } else { line.into() };
     let _ = progress::beside(|| writeln!(io::stderr(), "{line}"));
 }

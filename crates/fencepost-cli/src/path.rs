@@ -38,7 +38,9 @@ pub(crate) fn exit(error: &io::Error, otherwise: Exit) -> Exit {
 pub(crate) fn advice(path: &Path, error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => format!("ls -ld {}", word(path)),
-        Some(Errno::ROFS) => format!("findmnt -T {}: it takes no writes; name a place on another disk", word(path)),
+        Some(Errno::ROFS) => {
+            format!("findmnt -T {}: it takes no writes; name a place on another disk", folder_word(path))
+        }
         Some(Errno::NOSPC | Errno::DQUOT) => {
             format!("df {}; make room there, or name a place on another disk; then {AGAIN}", folder_word(path))
         }

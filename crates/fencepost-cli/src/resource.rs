@@ -9,10 +9,10 @@ use std::{
 };
 
 use fencepost_core::{
-    Grant,
-    fence::{Closure, Rejection, Verdict},
+    Domain, Grant,
+    fence::{Closure, Condition, Rejection, Verdict},
 };
-use fencepost_receiver::{AdvanceError, Cause};
+use fencepost_receiver::{AdvanceError, Cause, file as receiver};
 use fencepost_rusqlite::{MaintenanceError, SqliteFile};
 use rusqlite::{Connection, ErrorCode};
 
@@ -76,6 +76,29 @@ impl Resource {
         match self {
             Self::Sqlite(database) => database.unavailable(cause),
             Self::File(file) => file.unavailable(cause),
+        }
+    }
+
+    /// The domain, where there is only one; and why it accepts nothing, where it does not.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
+    pub(crate) fn guarded_as(&self) -> Result<(Option<Domain>, Option<Closure>), Failure> {
+        let closed = |condition| match condition {
+            Condition::Open => None,
+            Condition::Closed(why) => Some(why),
+        };
+        match self {
+            Self::Sqlite(database) => match fencepost_rusqlite::status(&database.connect()?) {
+                Ok(status) => Ok((None, closed(status.condition))),
+                Err(MaintenanceError::Closed(why)) => Ok((None, Some(why))),
+                Err(error) => Err(database.failed(error)),
+            },
+            Self::File(file) => match file.receiver.status() {
+                Ok(status) => Ok((Some(status.domain), closed(status.condition))),
+                Err(receiver::MaintenanceError::Closed(why)) => Ok((None, Some(why))),
+                Err(error) => Err(file.failed(error)),
+            },
         }
     }
 

@@ -186,8 +186,13 @@ impl SessionFile {
     /// When one still is after ten seconds, or the folder cannot be written.
     pub(crate) async fn lock(self) -> Result<Locked, Failure> {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|error| self.io("cannot be made", &error))?;
+            // Not those above it: a variable that names a wrong place is to be noticed.
+            match DirBuilder::new().mode(0o700).create(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(self.io("cannot be made", &error));
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
         let path = self.beside("lock");
         // In a folder that others can write to, a link must not lead the creation elsewhere, and a pipe not keep it waiting.

@@ -25,7 +25,11 @@ pub(crate) fn grant(typed: Option<String>) -> Result<Option<Grant>, Failure> {
             Err(env::VarError::NotUnicode(_)) => return Err(malformed("is not UTF-8")),
         },
     };
-    let grant = GrantJson::parse(&line).map_err(|error| malformed(&error.to_string()))?;
+    let grant = GrantJson::parse(&line).map_err(|error| {
+        let why = error.to_string();
+        // The whole of it has no name of its own here.
+        malformed(why.strip_prefix("body: ").unwrap_or(&why))
+    })?;
     if from_environment && let Ok(token) = env::var("FENCEPOST_TOKEN") {
         let token: Token = token.parse()?;
         if token != grant.token {
@@ -42,12 +46,45 @@ fn malformed(why: &str) -> Failure {
         .then("take it from an acquire: eval \"$(fencepost acquire DOMAIN --export)\"")
 }
 
-/// Says that there is no grant to present, as the failure to end with.
+/// The grant to present: the given one, or that of the file's own domain among the several that `run` has left.
 ///
 /// # Errors
-/// Always.
-pub(crate) fn missing(resource: &Resource, output: Output) -> Result<Exit, Failure> {
-    refused(resource, &Rejection::Missing, output)
+/// What a receiver says where none is presented: first whether it is open at all.
+pub(crate) fn presented(resource: &Resource, given: Option<Grant>, output: Output) -> Result<Grant, Failure> {
+    if let Some(grant) = given {
+        return Ok(grant);
+    }
+    let (domain, closed) = resource.guarded_as()?;
+    if let Some(why) = closed {
+        return Err(refused(resource, &Rejection::Closed(why), output));
+    }
+    let several = several()?;
+    let is_among = !several.is_empty();
+    let own = several.into_iter().find(|grant| domain.as_ref() == Some(&grant.domain));
+    own.ok_or_else(|| {
+        let failure = refused(resource, &Rejection::Missing, output);
+        match (is_among, domain) {
+            (true, Some(domain)) => failure.detail(format!("{SEVERAL} has none for {domain}")),
+            (true, None) => failure
+                .detail(format!("{SEVERAL} has more than one"))
+                .then_only(format!("--grant JSON, with the one of {SEVERAL} that is meant")),
+            (false, _) => failure,
+        }
+    })
+}
+
+/// Where `run` leaves the grants of several domains.
+const SEVERAL: &str = "FENCEPOST_GRANTS";
+
+fn several() -> Result<Vec<Grant>, Failure> {
+    let line = match env::var(SEVERAL) {
+        Ok(line) if !line.is_empty() => line,
+        Ok(_) | Err(env::VarError::NotPresent) => return Ok(Vec::new()),
+        Err(env::VarError::NotUnicode(_)) => return Err(malformed("is not UTF-8")),
+    };
+    let grants: Vec<GrantJson> =
+        serde_json::from_str(&line).map_err(|error| malformed(&format!("{SEVERAL} is no array of grants: {error}")))?;
+    grants.into_iter().map(|grant| Grant::try_from(grant).map_err(|error| malformed(&error.to_string()))).collect()
 }
 
 /// Says that a receiver refused a grant, to the coordinator too, as the failure to end with.
@@ -62,13 +99,20 @@ pub(crate) fn rejected(
     output: Output,
 ) -> Result<Exit, Failure> {
     report::rejected(grant, rejection, operation);
-    refused(resource, rejection, output)
+    Err(refused(resource, rejection, output))
 }
 
-fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Result<Exit, Failure> {
-    if output.json {
-        output.json(&json(&Verdict::<Value>::Rejected(rejection.clone())))?;
+/// The verdict for programs, where they want it; and the failure to end with.
+fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Failure {
+    let verdict = Verdict::<Value>::Rejected(rejection.clone());
+    match if output.json { output.json(&json(&verdict)) } else { Ok(()) } {
+        Ok(()) => refusal(resource, rejection),
+        Err(unheard) => unheard,
     }
+}
+
+/// What to do about a rejection.
+pub(crate) fn refusal(resource: &Resource, rejection: &Rejection) -> Failure {
     let typed = resource.typed();
     let failure = Failure::new(Exit::Rejected, format!("{typed}: rejected: {rejection}"));
     let status = format!("fencepost status {typed}");
@@ -98,7 +142,7 @@ fn refused(resource: &Resource, rejection: &Rejection, output: Output) -> Result
         | Rejection::OperationInProgress
         | Rejection::OperationTooOld => failure.then(status),
     };
-    Err(failure.of_rejection(rejection))
+    failure.of_rejection(rejection)
 }
 
 /// A verdict, as programs read it.
@@ -109,11 +153,11 @@ pub(crate) fn json(verdict: &Verdict<Value>) -> Value {
     match verdict {
         Verdict::Applied(result) => accepted("applied", result),
         Verdict::Replayed(result) => accepted("replayed", result),
-        Verdict::Rejected(rejection) => refusal(rejection),
+        Verdict::Rejected(rejection) => rejection_json(rejection),
     }
 }
 
-fn refusal(rejection: &Rejection) -> Value {
+fn rejection_json(rejection: &Rejection) -> Value {
     let mut value = json!({"verdict": "rejected", "reason": rejection.code()});
     match rejection {
         Rejection::Stale { presented, least_accepted, by } => {

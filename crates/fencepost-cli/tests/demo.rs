@@ -260,7 +260,7 @@ fn what_keep_prints_can_be_pasted_line_by_line_and_the_last_one_ends_it_all() {
         said.lines().skip_while(|line| *line != "Next").filter_map(|line| line.strip_prefix("  ")).collect();
     let next: Vec<&str> = next.into_iter().filter(|line| !line.starts_with('#')).collect();
     let (end, before) = next.split_last().unwrap();
-    assert!(end.starts_with("kill ") && before.len() >= 5, "{next:?}");
+    assert!(end.starts_with("rm -r ") && end.contains("; kill ") && before.len() >= 5, "{next:?}");
     let sh = |lines: &[&str]| {
         let mut sh = Command::new("sh");
         sh.args(["-c", &lines.join("\n")]).env_remove("FENCEPOST_URL").env_remove("XDG_RUNTIME_DIR");

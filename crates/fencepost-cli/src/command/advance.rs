@@ -38,9 +38,7 @@ pub(crate) fn understand(args: AdvanceArgs) -> Result<(Resource, Option<Grant>),
 
 pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     let (resource, grant) = understand(args)?;
-    let Some(grant) = grant else {
-        return verdict::missing(&resource, output);
-    };
+    let grant = verdict::presented(&resource, grant, output)?;
     let advancing = match &resource {
         Resource::Sqlite(database) => {
             let advancing = database.doing("raising the fence in");

@@ -20,7 +20,7 @@ use crate::{
     names,
     output::Output,
     resource::Resource,
-    shell,
+    shell, verdict,
 };
 
 /// Take a lease away from its holder
@@ -55,7 +55,7 @@ pub(crate) struct BreakArgs {
 /// What became of one receiver.
 struct Reached {
     receiver: String,
-    outcome: Result<(), (Exit, String)>,
+    outcome: Result<(), Failure>,
 }
 
 /// What was typed, as far as it is understood before anything is opened or asked.
@@ -161,18 +161,20 @@ async fn advance(
     let session = SessionId::from_bytes([0; 16]);
     let grant = Grant { issuer: issuer.issuer, domain: broken.domain.clone(), token, lease, session };
     let advance = |receiver: Resource| {
-        let outcome = match receiver.advance_blocking(&grant) {
+        let can_be_written = match &receiver {
+            Resource::Sqlite(database) => database.connect_to_write().map(drop),
+            Resource::File(_) => Ok(()),
+        };
+        let outcome = can_be_written.and_then(|()| match receiver.advance_blocking(&grant) {
             Ok(Verdict::Applied(()) | Verdict::Replayed(())) => Ok(()),
             // What shuts out this token shuts out the old holder's smaller one.
             Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
-            Ok(Verdict::Rejected(rejection)) => Err((Exit::Rejected, rejection.to_string())),
-            Err(AdvanceError::Unavailable(cause)) => {
-                Err((receiver.unavailable(&cause).exit(), AdvanceError::Unavailable(cause).to_string()))
-            }
+            Ok(Verdict::Rejected(rejection)) => Err(verdict::refusal(&receiver, &rejection)),
+            Err(AdvanceError::Unavailable(cause)) => Err(receiver.unavailable(&cause)),
             Err(error @ (AdvanceError::Invalid(_) | AdvanceError::Unknown(_))) => {
-                Err((Exit::CannotWrite, error.to_string()))
+                Err(Failure::new(Exit::CannotWrite, format!("{}: {error}", receiver.typed())).then(AGAIN))
             }
-        };
+        });
         Reached { receiver: receiver.typed().to_owned(), outcome }
     };
     Ok(receivers.into_iter().map(advance).collect())
@@ -190,7 +192,7 @@ fn tell(
         let names = |ok: bool| reached.iter().filter(move |one| one.outcome.is_ok() == ok);
         value["advanced"] = names(true).map(|one| one.receiver.as_str()).collect();
         value["not_reached"] = names(false)
-            .map(|one| json!({"receiver": one.receiver, "why": one.outcome.as_ref().err().map(|(_, why)| why)}))
+            .map(|one| json!({"receiver": one.receiver, "why": one.outcome.as_ref().err().map(Failure::what)}))
             .collect();
         output.json(&value)?;
     } else {
@@ -206,18 +208,18 @@ fn tell(
             output.line(&reminder(broken, lease, token, &args.url.option()))?;
         }
     }
-    let missed: Vec<_> = reached.iter().filter_map(|one| one.outcome.as_ref().err().map(|why| (one, why))).collect();
-    let Some((_, (exit, _))) = missed.first() else { return Ok(Exit::Done) };
+    let missed: Vec<&Failure> = reached.iter().filter_map(|one| one.outcome.as_ref().err()).collect();
     let what = format!("the lease is broken, and {} of {} receivers not reached", missed.len(), reached.len());
-    let failure = missed
-        .iter()
-        .fold(Failure::new(*exit, what), |failure, (one, (_, why))| failure.detail(format!("{}: {why}", one.receiver)));
-    Err(failure.detail("the old holder's writes are accepted there until a greater token comes").then(AGAIN))
+    let Some(failure) = missed.into_iter().cloned().reduce(Failure::and) else { return Ok(Exit::Done) };
+    Err(failure
+        .within(what)
+        .detail("the old holder's writes are accepted there until a greater token comes")
+        .then(same_line(args, &broken.domain, lease)))
 }
 
 fn reminder(broken: &Broken, lease: LeaseId, token: Token, url_option: &str) -> String {
     format!(
-        "receivers accept the old token until one above it comes; raise their fences to {token} now:\nnext: {} --advance RESOURCE",
-        break_line(&broken.domain, lease, url_option)
+        "receivers accept the old token until one above it comes; raise their fences to {token} now:\nnext: {}",
+        break_line(&broken.domain, lease, &format!("{url_option} --advance RESOURCE"))
     )
 }

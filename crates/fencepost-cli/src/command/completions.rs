@@ -57,8 +57,8 @@ pub(crate) struct ManArgs {
 pub(crate) fn man(args: &ManArgs, output: Output) -> Result<Exit, Failure> {
     let dir = Path::new(&args.dir);
     let pages = write_pages(dir).map_err(|(path, error)| {
-        path::failed(format!("{}: {error}", path.display()), &path, &error, Exit::CannotWrite)
-            .then(format!("ls -ld {}", path::word(dir)))
+        let failure = path::failed(format!("{}: {error}", path.display()), &path, &error, Exit::CannotWrite);
+        if path == dir { failure } else { failure.then(format!("ls -ld {}", path::word(dir))) }
     })?;
     if output.json {
         output.json(&json!({ "pages": pages }))?;

@@ -53,9 +53,7 @@ pub(crate) fn understand(args: ReadArgs) -> Result<(FileResource, Option<Grant>)
 pub(crate) fn run(args: ReadArgs, output: Output) -> Result<Exit, Failure> {
     let (file, grant) = understand(args)?;
     let resource = Resource::File(file.clone());
-    let Some(grant) = grant else {
-        return verdict::missing(&resource, output);
-    };
+    let grant = verdict::presented(&resource, grant, output)?;
     let _reading = file.doing("reading");
     let verdict = file.receiver.read(&grant).map_err(|error| match error {
         WriteError::Invalid(invalid) => invalid.into(),

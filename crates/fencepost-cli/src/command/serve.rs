@@ -60,9 +60,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7421")]
     listen: String,
-    /// How to write logs
-    #[arg(long, value_name = "FORM", default_value = "text")]
-    log: LogForm,
+    /// How to write logs [default: text; json where --json is given]
+    #[arg(long, value_name = "FORM")]
+    log: Option<LogForm>,
     /// Let the clock push the sequence by more than a year
     #[arg(long)]
     force: bool,
@@ -80,7 +80,7 @@ pub(crate) fn understand(args: &ServeArgs) -> Result<(Option<Epoch>, Option<Issu
 }
 
 pub(crate) async fn run(args: ServeArgs, output: Output) -> Result<Exit, Failure> {
-    start_logging(args.log)?;
+    start_logging(args.log.unwrap_or(if output.json { LogForm::Json } else { LogForm::Text }))?;
     let (epoch, issuer) = understand(&args)?;
     // A port that is taken is found before a store is made.
     let listener = TcpListener::bind(&args.listen).await.map_err(|error| cannot_listen(&args.listen, &error))?;
@@ -238,7 +238,7 @@ fn not_opened(args: &ServeArgs, error: &OpenError) -> Failure {
             .then(format!("ls -ld {dir}"))
             .then("--data with a directory; where it lies on another disk, see that the disk is mounted"),
         OpenError::Denied { path, .. } => Failure::new(Exit::Denied, what)
-            .then(format!("ls -ld {dir} {}", path::word(path)))
+            .then(if *path == args.data { format!("ls -ld {dir}") } else { format!("ls -ld {dir} {}", path::word(path)) })
             .then("run the same command as the user that the store belongs to"),
         OpenError::Io { path, source } => path::failed(what, path, source, Exit::CannotWrite),
         OpenError::Boot(_) => configuration().then("see that /proc is mounted"),

@@ -75,9 +75,7 @@ pub(crate) fn run(args: WriteArgs, output: Output) -> Result<Exit, Failure> {
     let allow_empty = args.allow_empty;
     let (file, operation, born, grant) = understand(args)?;
     let resource = Resource::File(file.clone());
-    let Some(grant) = grant else {
-        return verdict::missing(&resource, output);
-    };
+    let grant = verdict::presented(&resource, grant, output)?;
     let receiver = file.receiver.clone().allowing_empty(allow_empty);
     let staged = staged(&file, &receiver)?;
     let _writing = file.doing("writing");

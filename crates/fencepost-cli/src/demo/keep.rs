@@ -77,7 +77,8 @@ pub(super) fn keep(dir: TempDir, server: &Server, program: &str, teller: &mut Te
             vec![format!("{program} ls"), format!("{program} status {resource} --fences")],
         ),
         ("try to write past the guard", vec![format!("sqlite3 {database} \"UPDATE stock SET amount = 0\"")]),
-        ("stop the server and remove the files", vec![format!("kill {process}; rm -r {folder}")]),
+        // A server that ends still takes files away, and whoever removes the folder meanwhile would miss some of them.
+        ("remove the files and stop the server", vec![format!("rm -r {folder}; kill {process}")]),
     ];
     teller.kept(&kept, &server.url, process, &commands)
 }

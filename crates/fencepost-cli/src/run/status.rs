@@ -6,6 +6,11 @@ use std::{
     os::fd::AsFd,
 };
 
+use rustix::{
+    fs::{FileType, OFlags, fcntl_getfl, fstat},
+    io::Errno,
+    process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open},
+};
 use serde_json::{Value, json};
 
 use super::{held::Held, link::End};
@@ -130,14 +135,33 @@ fn not_told(number: u32, error: &io::Error) -> Failure {
         .then(path::advice(&place, error).replace(AGAIN, "look what the command has done before it is run again"))
 }
 
+/// The same open file, which shares its position with whoever writes there next. A bare number may not be taken over, but
+/// asked for like another process's.
+fn duplicate(number: u32) -> Result<File, Errno> {
+    let number = i32::try_from(number).map_err(|_| Errno::BADF)?;
+    let this = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let opened = pidfd_getfd(this, number, PidfdGetfdFlags::empty())?;
+    // What this process itself has under such numbers is of other kinds.
+    let kind = FileType::from_raw_mode(fstat(&opened)?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice) {
+        return Err(Errno::NXIO);
+    }
+    if fcntl_getfl(&opened)? & OFlags::ACCMODE == OFlags::RDONLY {
+        return Err(Errno::BADF);
+    }
+    Ok(File::from(opened))
+}
+
 /// A descriptor that whoever started this process has left open for it.
 fn open(number: u32) -> Result<File, Failure> {
-    // Standard streams share their position with whoever writes to them next. Another one is opened by its name, because
-    // a bare number may not be taken over; appending, because a file may have content.
     let opened = match number {
         1 => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
-        _ => File::options().append(true).open(format!("/proc/self/fd/{number}")),
+        _ => match duplicate(number) {
+            // Older kernels, and some sandboxes, have no such call. Appending, because a file may have content.
+            Err(Errno::NOSYS | Errno::PERM) => File::options().append(true).open(format!("/proc/self/fd/{number}")),
+            duplicated => duplicated.map_err(io::Error::from),
+        },
     };
     opened.map_err(|error| {
         let what = format!("status-fd: descriptor {number} cannot be written to: {error}");

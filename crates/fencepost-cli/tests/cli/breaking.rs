@@ -143,8 +143,16 @@ fn named_receivers_are_advanced_and_the_others_listed() {
     assert_eq!(again.json()["advanced"], serde_json::json!([here, elsewhere]));
     assert_eq!(again.json()["fence_to"], answer["fence_to"]);
     let missing = shell.sh(&format!("{line} --advance sqlite:nowhere.db"));
-    assert_eq!(missing.code, Some(73));
+    assert_eq!(missing.code, Some(78));
     assert!(missing.stderr.contains("1 of 1 receivers not reached") && missing.stderr.contains("sqlite:nowhere.db"));
+    // Each says what to do about it, and then the same line is worth another try.
+    let closed = shell.sh(&format!("{line} --advance file:nothing --advance sqlite:nowhere.db")).exits(81);
+    assert!(closed.stderr.contains("2 of 2 receivers not reached"), "{}", closed.stderr);
+    let guard = closed.next("fencepost guard file:nothing").replace("NAME", "2026-11");
+    shell.sh(&guard).exits(0);
+    let again = closed.next("fencepost break");
+    assert!(again.contains("--advance file:nothing") && again.contains("--advance sqlite:nowhere.db"), "{again}");
+    assert!(shell.sh(&again).exits(78).stdout.contains("advanced  file:nothing"));
 }
 
 #[test]

@@ -210,8 +210,8 @@ fn an_advance_takes_its_grant_from_the_environment_and_never_guesses() {
     shell.sh(&format!(". ./grant.sh; fencepost advance {resource}")).exits(0);
     let missing = shell.run(&["advance", &resource, "--json"]).exits(81);
     assert_eq!(missing.json(), json!({"verdict": "rejected", "reason": "missing"}));
-    let differ = shell.sh(&format!(". ./grant.sh; FENCEPOST_TOKEN=5 fencepost advance {resource}")).exits(64);
-    assert!(differ.stderr.contains("FENCEPOST_TOKEN is 0.5"), "{}", differ.stderr);
+    let differ = shell.sh(&format!(". ./grant.sh; FENCEPOST_TOKEN=1.1 fencepost advance {resource}")).exits(64);
+    assert!(differ.stderr.contains("FENCEPOST_TOKEN is 1.1 and FENCEPOST_GRANT has 0."), "{}", differ.stderr);
     let token = serde_json::from_str::<Value>(&line).unwrap()["token"].as_str().unwrap().to_owned();
     for wrong in ["0", "-1", "+1", "1e3", " 7", "01", "9223372036854775808", ""] {
         let grant = line.replace(&format!("\"{token}\""), &format!("\"{wrong}\""));

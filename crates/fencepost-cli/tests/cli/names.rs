@@ -92,7 +92,8 @@ fn every_line_that_is_printed_for_a_name_like_an_option_can_be_pasted() {
         let run = other.run(&["run", "--", name, "--", "true"]).exits(75);
         let again = run.next("fencepost run").replace("60s", "0s").replace('…', "true");
         paste(&again, 75);
-        paste(&run.next("fencepost break"), 0);
+        let broken = paste(&run.next("fencepost break"), 0);
+        paste(&broken.next("fencepost break").replace("RESOURCE", "file:never"), 81);
         paste("fencepost release", 80);
 
         // Behind dashes of their own, several of them.
@@ -105,6 +106,13 @@ fn every_line_that_is_printed_for_a_name_like_an_option_can_be_pasted() {
         let wrong = shell.run(&["guard", "file:f", "--domain", "another"]).exits(81);
         paste(&wrong.next("fencepost guard"), 0);
         shell.sh("rm f .f.*; true").exits(0);
+    }
+    // The value of an option, too, and as the parser is wrong about it.
+    for (typed, tip) in
+        [("guard file:f --domain -d", "--domain='-d'"), ("write file:f --operation -o", "--operation='-o'")]
+    {
+        let told = shell.sh(&format!("fencepost {typed}")).exits(64);
+        assert!(told.stderr.contains(&format!("join it to its option: '{tip}'")), "{}", told.stderr);
     }
     // What is no name remains a mistake.
     other.run(&["run", "--", "sh", "-c", "touch ran", "--", "true"]).exits(64);

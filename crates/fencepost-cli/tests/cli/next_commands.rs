@@ -93,6 +93,7 @@ static CODES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 #[test]
 fn failures_of_every_kind_are_called_what_the_page_says() {
     let shell = Shell::at(NOWHERE);
+    shell.sh("fencepost guard file:f --domain d --issuer n --epoch 1 --floor 1.0").exits(0);
     for (words, name) in [
         (&["no-such-command"][..], "usage"),
         (&["acquire", ""], "invalid_input"),
@@ -100,7 +101,7 @@ fn failures_of_every_kind_are_called_what_the_page_says() {
         (&["release"], "not_set_up"),
         (&["man", "--dir", "/proc/none"], "cannot_write"),
         (&["status", "file:never"], "receiver_closed"),
-        (&["read", "file:never"], "missing_token"),
+        (&["read", "file:f"], "missing_token"),
     ] {
         let ran = Ran::of(shell.command(&[words, &["--json"]].concat()).output().unwrap());
         let problem: serde_json::Value = serde_json::from_str(ran.stderr.lines().last().unwrap()).unwrap();

@@ -106,6 +106,18 @@ fn what_is_no_plain_file_is_refused_and_never_waited_for() {
     assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
 }
 
+/// Mutant: every folder above it is made.
+#[test]
+fn a_wrong_place_for_it_is_noticed_and_not_made() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell
+        .sh("FENCEPOST_SESSION_FILE=one/s fencepost acquire d && FENCEPOST_SESSION_FILE=one/s fencepost release")
+        .exits(0);
+    let wrong = shell.sh("FENCEPOST_SESSION_FILE=no/where/s fencepost acquire d").exits(73);
+    assert!(wrong.stderr.contains("no/where/s cannot be made") && !shell.path("no").exists(), "{}", wrong.stderr);
+}
+
 #[test]
 fn damaged_it_is_refused_with_what_to_do_and_left_alone() {
     let server = Server::start();

@@ -41,6 +41,18 @@ fn a_command_without_the_dashes_before_it_is_shown_with_them() {
     assert!(problem["fix"].as_str().unwrap().contains("fencepost run nightly -- true"), "{problem}");
 }
 
+/// Mutant: the parser chooses by itself, and does as the environment says.
+#[test]
+fn what_the_parser_says_has_no_colours_but_on_a_terminal() {
+    let shell = Shell::at("http://127.0.0.1:1");
+    for words in [&["run", "--help"][..], &["no-such-command"], &["acquire"]] {
+        let mut command = shell.command(words);
+        command.env("CLICOLOR_FORCE", "1").env("FORCE_COLOR", "1").env_remove("NO_COLOR");
+        let ran = Ran::of(command.output().unwrap());
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{words:?}: {ran:?}");
+    }
+}
+
 #[test]
 fn an_address_that_cannot_be_one_is_told_from_a_coordinator_that_is_away() {
     let shell = Shell::at("http://127.0.0.1:1");

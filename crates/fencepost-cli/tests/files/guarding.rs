@@ -41,6 +41,58 @@ fn a_first_guard_needs_the_coordinator_or_an_operator_who_vouches() {
     assert_eq!(status["floor"], ((7_u64 << 43) + 100).to_string());
 }
 
+/// It is still there for whoever is in it, and takes no file.
+///
+/// Mutant: a folder without a name is a folder; the lock file is made again and again for five seconds.
+#[test]
+fn in_a_folder_that_was_removed_nothing_is_guarded_and_nobody_is_waited_for() {
+    let server = Server::start();
+    let shell = server.shell();
+    for command in ["guard file:f --domain d", "write file:f", "status file:f"] {
+        let script = format!("mkdir gone; cd gone; rmdir ../gone; echo x | fencepost {command}");
+        let refused = shell.sh(&script);
+        assert!(refused.code != Some(0) && !refused.stderr.contains("lock"), "{command}: {}", refused.stderr);
+    }
+}
+
+/// Mutant: that there is no grant is said before the receiver is looked at.
+#[test]
+fn without_a_grant_a_receiver_that_is_not_guarded_says_that_first() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    for command in ["read file:f", "write file:f", "advance file:f", "advance sqlite:x.db"] {
+        let refused = shell.sh(&format!("fencepost {command} </dev/null")).exits(81);
+        let resource = command.split(' ').nth(1).unwrap();
+        assert!(refused.stderr.contains(&format!("next: fencepost guard {resource} ")), "{}", refused.stderr);
+        let json = shell.sh(&format!("fencepost {command} --json </dev/null")).exits(81);
+        assert_eq!((&json.json()["reason"], &json.problem()["code"]), (&"closed".into(), &"receiver_closed".into()));
+    }
+    shell.run(&["guard", "file:f", "--domain", "d"]).exits(0);
+    let missing = shell.run(&["read", "file:f", "--json"]).exits(81);
+    assert_eq!(missing.problem()["code"], "missing_token");
+}
+
+/// Mutant: only the grant of a single domain is looked for.
+#[test]
+fn of_several_grants_a_file_gets_the_one_of_its_domain() {
+    let server = Server::start();
+    let shell = server.shell();
+    shell.run(&["guard", "file:f", "--domain", "b"]).exits(0);
+    shell.run(&["guard", "file:g", "--domain", "other"]).exits(0);
+    let database = shell.database("x.db", "CREATE TABLE t (d TEXT)");
+    shell.run(&["guard", &database, "t", "--domain", "d"]).exits(0);
+    let run = |script: &str| shell.sh(&format!("fencepost run a b -- sh -c '{script}'"));
+    run("echo new | fencepost write file:f && fencepost advance file:f && fencepost read file:f").exits(0);
+    assert_eq!(fs::read_to_string(shell.path("f")).unwrap(), "new\n");
+    let none = run("echo new | fencepost write file:g").exits(81);
+    assert!(none.stderr.contains("FENCEPOST_GRANTS has none for other"), "{}", none.stderr);
+    let which = run(&format!("fencepost advance {database}")).exits(81);
+    assert!(which.stderr.contains("FENCEPOST_GRANTS has more than one"), "{}", which.stderr);
+    let damaged = shell.sh("FENCEPOST_GRANTS='[{}]' fencepost read file:f").exits(64);
+    assert!(damaged.stderr.contains("FENCEPOST_GRANTS is no array of grants"), "{}", damaged.stderr);
+}
+
 #[test]
 fn what_cannot_be_guarded_is_refused_with_what_to_do() {
     let server = Server::start();

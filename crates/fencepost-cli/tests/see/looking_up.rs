@@ -78,6 +78,9 @@ fn texts_are_json_where_json_is_asked_for() {
         (&["help", "acquire"], "text"),
         (&["help", "exit-codes"], "text"),
         (&["completions", "bash"], "script"),
+        (&["--help"], "text"),
+        (&["run", "--help"], "text"),
+        (&["--version"], "text"),
     ] {
         let plain = shell.run(words).exits(0).stdout;
         let json = shell.run(&[words, &["--json"]].concat()).exits(0).json();

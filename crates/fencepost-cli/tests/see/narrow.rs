@@ -50,6 +50,22 @@ fn fits(text: &str, columns: u16, whole: &[&str]) {
     }
 }
 
+/// Mutant: lines are written to a terminal as they are.
+#[test]
+fn no_name_is_shown_as_another_by_marks_that_take_no_room() {
+    let server = Server::start();
+    let shell = server.shell();
+    let name = "a\u{202e}b\u{200b}c";
+    shell.run(&["acquire", name, "--ttl", "10m"]).exits(0);
+    let spelled = "a\\u{202e}b\\u{200b}c";
+    for words in [&["ls"][..], &["show", name], &["run", name, "--", "true"], &["explain", name]] {
+        let text = on_terminal(shell.command(words), 100);
+        assert!(text.contains(spelled) && !text.contains(name), "{words:?}: {text}");
+    }
+    // For programs a name stays what it is.
+    assert!(shell.run(&["ls"]).exits(0).stdout.contains(name));
+}
+
 /// Mutant: `Output::table` always prints the table.
 #[test]
 fn ids_stay_whole_at_any_width_from_forty_columns_on() {
