@@ -295,7 +295,7 @@ mod tests {
     fn the_limits_that_programs_are_told_can_be_kept_to() {
         let (short, ttl) = (MaxHold::from_millis(1_000).unwrap(), Ttl::from_millis(1_150).unwrap());
         let told = refuse_unusable(Some(short), ttl, |_| 555).unwrap_err().json();
-        assert_eq!(told["fix"], "--max-hold 1150ms at least; or a shorter --ttl; or a shorter --stop-after");
+        assert_eq!(told["fix"], "--max-hold 1150ms at least / or a shorter --ttl / or a shorter --stop-after");
         assert_eq!(told["detail"], "max_hold_ms: must be 1150 to 31622400000 ms, found 1000");
         refuse_unusable(Some(MaxHold::from_millis(1_150).unwrap()), ttl, |_| 555).unwrap();
     }

@@ -241,7 +241,8 @@ impl Failure {
         }
         for next in &self.next {
             // Only what is a command from its beginning can be broken and still be pasted.
-            let line = format!("  next: {}", shown(next));
+            // What is to be typed stays as it is.
+            let line = format!("  next: {next}");
             let is_command = next.starts_with("fencepost ");
             writeln!(stderr, "{}", if is_command { lines::command(&line, width, 4) } else { line })?;
         }
@@ -270,8 +271,8 @@ impl Failure {
             value["more"] = self.details.join("; ").into();
         }
         value["exit_code"] = self.code().into();
-        // Pasted as a whole it must not do one after the other.
-        value["fix"] = self.next.join("; or: ").replace("; or: or ", "; or ").into();
+        // Pasted as a whole it is wrong, and does not do one after the other.
+        value["fix"] = self.next.join(" / ").into();
         value
     }
 }
@@ -310,8 +311,8 @@ mod tests {
         );
         assert_eq!(fix("ask again: fencepost release", "release"), "ask again: fencepost release");
         assert_eq!(fix(FORMS, "run"), "correct that value; `fencepost help run` shows the forms");
-        assert_eq!(fix("mkdir -p x", "write"), "mkdir -p x; or: fencepost help write");
-        assert_eq!(fix("leave that out", ""), "leave that out; or: fencepost help");
+        assert_eq!(fix("mkdir -p x", "write"), "mkdir -p x / fencepost help write");
+        assert_eq!(fix("leave that out", ""), "leave that out / fencepost help");
     }
 
     #[test]

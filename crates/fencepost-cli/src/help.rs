@@ -37,7 +37,7 @@ const EXIT_CODES: &str = "exit-codes";
 
 /// The command line with its commands grouped.
 pub(crate) fn command() -> Command {
-    let command = plain();
+    let command = plain(terminal_width(io::stdout()).unwrap_or(WIDEST).min(WIDEST));
     let mut listing = String::new();
     for (group, names) in GROUPS {
         listing.push_str(&format!("{group}:\n"));
@@ -52,8 +52,8 @@ pub(crate) fn command() -> Command {
     ))
 }
 
-/// The command line as it is parsed.
-pub(crate) fn plain() -> Command {
+/// The command line as it is parsed, with examples that fit into so many columns.
+pub(crate) fn plain(width: usize) -> Command {
     let mut built = Cli::command();
     built.build();
     // After a mistake the parser would show only what that line had in it, an option from the environment as if it had
@@ -65,7 +65,6 @@ pub(crate) fn plain() -> Command {
             (command.get_name().to_owned(), usage.trim_start_matches("Usage: ").to_owned())
         })
         .collect();
-    let width = terminal_width(io::stdout()).unwrap_or(WIDEST).min(WIDEST);
     Cli::command().color(colours()).mut_subcommands(|command| {
         let examples = command.get_after_long_help().map(|text| with_examples(&text.to_string(), width));
         let command = match examples {

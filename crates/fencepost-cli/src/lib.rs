@@ -147,7 +147,9 @@ fn run_command_line(arguments: &[OsString], json: bool) -> u8 {
     let parsed = Cli::command().color(output::colours()).try_get_matches_from(arguments);
     let is_missing = parsed.as_ref().is_err_and(|error| error.kind() == ErrorKind::MissingRequiredArgument);
     let parsed = match is_missing.then(|| run::with_dashed_domains(arguments)).flatten() {
-        Some(dashed) => run::taking_dashed_domains(Cli::command()).try_get_matches_from(dashed),
+        Some(dashed) => {
+            run::taking_dashed_domains(Cli::command().color(output::colours())).try_get_matches_from(dashed)
+        }
         None => parsed.or_else(|_| help::command().try_get_matches_from(arguments)),
     };
     let matches = match parsed {
@@ -209,11 +211,17 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
 /// `--`, as the parser says, it would be none.
 fn advised(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return error };
+    let known = Cli::command();
+    let command = known.find_subcommand(command_among(arguments));
+    let takes_text = |option: &str| {
+        let mut options = command.into_iter().flat_map(clap::Command::get_arguments);
+        options.any(|known| known.get_long() == Some(option) && known.get_action().takes_values())
+    };
     let before = arguments.iter().zip(arguments.iter().skip(1));
     let joined =
         before.filter(|(_, value)| value.to_string_lossy().starts_with(wrong.as_str())).find_map(|(option, value)| {
-            let option = option.to_str().filter(|option| option.starts_with("--") && !option.contains('='))?;
-            Some(shell::option(option, value.to_str()?).trim_start().to_owned()).filter(|_| option != "--")
+            let option = option.to_str().filter(|option| option.strip_prefix("--").is_some_and(takes_text))?;
+            Some(shell::option(option, value.to_str()?).trim_start().to_owned())
         });
     if let Some(joined) = joined
         && error.remove(ContextKind::Suggested).is_some()

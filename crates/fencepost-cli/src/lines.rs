@@ -20,12 +20,15 @@ pub(crate) fn command(text: &str, width: usize, indent: usize) -> String {
     joined(pieces.into_iter(), width, &format!(" \\\n{}", " ".repeat(indent)))
 }
 
-/// The text with its marks of direction, and what takes no room, spelled out: on a terminal they would show a name as
-/// another one.
+/// The text with its marks of direction, and what else is never shown by itself, spelled out: on a terminal they would
+/// show a name as another one. What a terminal should leave out is Unicode's `Default_Ignorable_Code_Point`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| {
-        matches!(c, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}')
+            || matches!(c, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+            || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+            || matches!(c, '\u{e0000}'..='\u{e0fff}')
     };
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);

@@ -167,10 +167,12 @@ impl Output {
     /// When nobody takes it.
     pub(crate) fn command(&self, purpose: &str, command: &str) -> Result<(), Failure> {
         let line = format!("{purpose}: {command}");
-        match self.width().filter(|width| columns(&line) > *width) {
-            None => self.line(&line),
-            Some(width) => self.line(&format!("{purpose}:\n  {}", lines::command(command, width.saturating_sub(2), 4))),
-        }
+        let fitting = match self.width().filter(|width| columns(&line) > *width) {
+            None => line,
+            Some(width) => format!("{purpose}:\n  {}", lines::command(command, width.saturating_sub(2), 4)),
+        };
+        // What is to be typed stays as it is.
+        self.write(|stdout| writeln!(stdout, "{fitting}"))
     }
 
     /// A sentence, between whose words a narrow terminal breaks it.

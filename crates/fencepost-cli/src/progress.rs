@@ -29,6 +29,7 @@ use signal_hook::{
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::{
+    lines::visible,
     output::{terminal_knows_codes, terminal_width},
     run::{is_in_foreground, unless_ignored},
 };
@@ -274,6 +275,7 @@ fn draw(form: Form, entry: &Entry, now: Instant) {
 
 impl Screen {
     fn show(&mut self, form: Form, text: String, id: u64, now: Instant) {
+        let text = visible(&text).into_owned();
         // Where standard error is closed, nobody looks on.
         let _ = match form {
             Form::Redrawn => {

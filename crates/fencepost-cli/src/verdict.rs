@@ -59,14 +59,14 @@ pub(crate) fn presented(resource: &Resource, given: Option<Grant>, output: Outpu
         return Err(refused(resource, &Rejection::Closed(why), output));
     }
     let several = several()?;
-    let is_among = !several.is_empty();
+    let has_some = !several.is_empty();
     let own = several.into_iter().find(|grant| domain.as_ref() == Some(&grant.domain));
     own.ok_or_else(|| {
         let failure = refused(resource, &Rejection::Missing, output);
-        match (is_among, domain) {
+        match (has_some, domain) {
             (true, Some(domain)) => failure.detail(format!("{SEVERAL} has none for {domain}")),
             (true, None) => failure
-                .detail(format!("{SEVERAL} has more than one"))
+                .detail(format!("{SEVERAL} does not say which is meant for a database"))
                 .then_only(format!("--grant JSON, with the one of {SEVERAL} that is meant")),
             (false, _) => failure,
         }
@@ -80,11 +80,12 @@ fn several() -> Result<Vec<Grant>, Failure> {
     let line = match env::var(SEVERAL) {
         Ok(line) if !line.is_empty() => line,
         Ok(_) | Err(env::VarError::NotPresent) => return Ok(Vec::new()),
-        Err(env::VarError::NotUnicode(_)) => return Err(malformed("is not UTF-8")),
+        Err(env::VarError::NotUnicode(_)) => return Err(malformed(&format!("{SEVERAL} is not UTF-8"))),
     };
     let grants: Vec<GrantJson> =
         serde_json::from_str(&line).map_err(|error| malformed(&format!("{SEVERAL} is no array of grants: {error}")))?;
-    grants.into_iter().map(|grant| Grant::try_from(grant).map_err(|error| malformed(&error.to_string()))).collect()
+    let wrong = |error| malformed(&format!("{SEVERAL} has one that is none: {error}"));
+    grants.into_iter().map(|grant| Grant::try_from(grant).map_err(wrong)).collect()
 }
 
 /// Says that a receiver refused a grant, to the coordinator too, as the failure to end with.

@@ -109,7 +109,7 @@ fn completed() -> Command {
 
 /// The command line without what is hidden: neither of these is to offer what nobody should type.
 fn shown() -> Command {
-    let full = help::plain();
+    let full = help::plain(help::WIDEST);
     let visible = full.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     Command::new("fencepost")
         .version(env!("CARGO_PKG_VERSION"))

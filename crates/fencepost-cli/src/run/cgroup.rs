@@ -65,7 +65,8 @@ fn make(folder: &Path) -> io::Result<()> {
 /// In another namespace for processes another warden has the same number, and may have a group at the same place.
 fn folder_of(warden: u32) -> Option<PathBuf> {
     let own = own_folder(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))?;
-    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    // Without such namespaces there is nothing to tell apart.
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
     Some(own.join(format!("fencepost-run-{namespace}-{warden}")))
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{FileType, OFlags, fcntl_getfl, fstat},
     io::Errno,
     process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open},
@@ -94,7 +95,7 @@ impl Status {
         }
         let line = format!("{}\n", self.line);
         if let Some((number, mut descriptor)) = self.descriptor {
-            return match descriptor.write_all(line.as_bytes()) {
+            return match write_all(&mut descriptor, line.as_bytes()) {
                 Ok(()) => None,
                 // Whoever does not listen any more still gets the exit code.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
@@ -125,6 +126,22 @@ fn row(lease: &Held) -> Value {
         row["correlation"] = json!(correlation.as_str());
     }
     row
+}
+
+/// Waits for a reader where whoever opened it would not.
+fn write_all(descriptor: &mut File, mut rest: &[u8]) -> io::Result<()> {
+    while !rest.is_empty() {
+        match descriptor.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => rest = &rest[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(descriptor, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn not_told(number: u32, error: &io::Error) -> Failure {

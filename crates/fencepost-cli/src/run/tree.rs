@@ -2,11 +2,7 @@
 //!
 //! A subreaper gets every orphan below it, so nothing leaves the tree by losing its parent.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fs, io,
-    path::Path,
-};
+use std::{collections::HashMap, fs, io, path::Path};
 
 use rustix::{
     io::Errno,
@@ -22,6 +18,14 @@ pub(crate) struct Member {
     /// `None` where `/proc` hides it. It is a child of this process then, and its number its own until its end is taken
     /// note of.
     started: Option<u64>,
+}
+
+impl Member {
+    /// Whether both are the same process, as far as either was seen.
+    fn is(&self, other: &Self) -> bool {
+        let started = self.started.zip(other.started);
+        self.pid == other.pid && started.is_none_or(|(one, other)| one == other)
+    }
 }
 
 pub(super) struct Seen {
@@ -44,12 +48,10 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
         return Ok(Vec::new());
     }
     let mut children: HashMap<i32, Vec<(i32, Seen)>> = HashMap::new();
-    let mut shown = HashSet::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         // What has ended since the folder was read is no member.
         let Some(seen) = look(pid)? else { continue };
-        shown.insert(pid);
         children.entry(seen.parent).or_default().push((pid, seen));
     }
     let mut found = Vec::new();
@@ -58,7 +60,7 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
         for (number, seen) in children.remove(&parent).unwrap_or_default() {
             let Some(pid) = Pid::from_raw(number) else { continue };
             let member = Member { pid, started: Some(seen.started) };
-            if except.contains(&member) {
+            if except.iter().any(|one| one.is(&member)) {
                 continue;
             }
             to_visit.push(number);
@@ -68,16 +70,32 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
         }
     }
     if root == getpid() {
-        let hidden = children_of_this_process()?.into_iter().filter(|pid| !shown.contains(&pid.as_raw_nonzero().get()));
-        let hidden = hidden.filter(|pid| !has_an_end(*pid)).map(|pid| Member { pid, started: None });
-        found.extend(hidden.filter(|member| !except.contains(member)));
+        for pid in children_of_this_process()?.unwrap_or_default() {
+            let member = match look(pid.as_raw_nonzero().get())? {
+                Some(seen) if seen.is_alive => Member { pid, started: Some(seen.started) },
+                None if !has_an_end(pid) => Member { pid, started: None },
+                Some(_) | None => continue,
+            };
+            if !found.iter().chain(except).any(|one| one.is(&member)) {
+                found.push(member);
+            }
+        }
     }
     Ok(found)
 }
 
+/// Whether a living child of this process could be hidden from [`members`]: some systems hide processes, and keep no list
+/// of children.
+///
+/// # Errors
+/// When the system does not show that.
+pub(crate) fn may_hide_children() -> io::Result<bool> {
+    Ok(children_of_this_process()?.is_none() && look(1)?.is_none())
+}
+
 /// The children of all threads of this process, those too that `/proc` hides (`hidepid`) because they have other rights.
-/// Empty where the kernel keeps no such list.
-fn children_of_this_process() -> io::Result<Vec<Pid>> {
+/// `None` where the kernel keeps no such list.
+fn children_of_this_process() -> io::Result<Option<Vec<Pid>>> {
     let mut all = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {
         match fs::read_to_string(task?.path().join("children")) {
@@ -88,14 +106,14 @@ fn children_of_this_process() -> io::Result<Vec<Pid>> {
             Err(error) if has_ended(&error) && Path::new("/proc/thread-self/children").exists() => {
                 return Err(error);
             }
-            Err(error) if has_ended(&error) => return Ok(Vec::new()),
+            Err(error) if has_ended(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
-    Ok(all)
+    Ok(Some(all))
 }
 
-/// Whether this child has ended, and nobody has taken note of it.
+/// Whether this is no child that lives.
 fn has_an_end(child: Pid) -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(child), look), Ok(None))
@@ -113,11 +131,12 @@ pub(crate) fn is_childless() -> bool {
 /// # Errors
 /// When it does not.
 pub(crate) fn is_shown() -> io::Result<()> {
-    let status = match fs::read_to_string("/proc/self/status") {
+    let status = match fs::read("/proc/self/status") {
         Err(error) if !has_ended(&error) => return Err(error),
         status => status.unwrap_or_default(),
     };
-    if is_known_as(&status, getpid().as_raw_nonzero().get()) {
+    // Its name may be of any bytes.
+    if is_known_as(&String::from_utf8_lossy(&status), getpid().as_raw_nonzero().get()) {
         Ok(())
     } else {
         Err(io::Error::other("/proc does not show the processes of this namespace (mount -t proc proc /proc)"))
@@ -164,15 +183,17 @@ pub(crate) fn signal_all(root: Pid, except: &[Member], signals: &[Signal]) -> io
 /// Sends a signal to this very process. Where it has ended, or may not be signalled, nothing happens: whoever calls
 /// looks again.
 fn send(member: Member, signal: Signal) {
-    let Some(started) = member.started else {
-        let _ = kill_process(member.pid, signal);
-        return;
-    };
     match pidfd_open(member.pid, PidfdFlags::empty()) {
         Ok(process) => {
             // The number cannot change its owner while the descriptor is open, so this look decides.
-            let seen = look(member.pid.as_raw_nonzero().get()).ok().flatten();
-            if seen.is_some_and(|seen| seen.started == started) {
+            let is_it = match member.started {
+                Some(started) => {
+                    let seen = look(member.pid.as_raw_nonzero().get()).ok().flatten();
+                    seen.is_some_and(|seen| seen.started == started)
+                }
+                None => !has_an_end(member.pid),
+            };
+            if is_it {
                 let _ = pidfd_send_signal(process, signal);
             }
         }

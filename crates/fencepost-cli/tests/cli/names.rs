@@ -114,6 +114,8 @@ fn every_line_that_is_printed_for_a_name_like_an_option_can_be_pasted() {
         let told = shell.sh(&format!("fencepost {typed}")).exits(64);
         assert!(told.stderr.contains(&format!("join it to its option: '{tip}'")), "{}", told.stderr);
     }
+    let told = shell.run(&["show", "--json", "-x"]).exits(64);
+    assert!(!told.stderr.contains("join it") && told.stderr.contains("'-- -x'"), "{}", told.stderr);
     // What is no name remains a mistake.
     other.run(&["run", "--", "sh", "-c", "touch ran", "--", "true"]).exits(64);
     assert!(!other.path("ran").exists());

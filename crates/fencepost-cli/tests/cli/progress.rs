@@ -41,6 +41,17 @@ fn a_long_check_says_that_it_reads_and_takes_that_back() {
     until("the line is taken away", || checking.terminal.shown().ends_with(TAKEN_AWAY));
 }
 
+/// Mutant: the line is written as it is.
+#[test]
+fn a_name_that_is_waited_for_is_not_shown_as_another() {
+    let server = Server::start();
+    let (holder, shell) = (server.shell(), server.shell());
+    holder.run(&["acquire", "a\u{202e}b", "--ttl", "10m"]).exits(0);
+    let waiting = AtTerminal::start(&shell, &["acquire", "a\u{202e}b", "--wait", "3s"]);
+    waiting.shows("a\\u{202e}b");
+    assert!(!waiting.terminal.shown().contains('\u{202e}'), "{}", waiting.terminal.shown());
+}
+
 /// A prompt comes at the beginning of a line. Mutants: nobody listens for signals; whoever listens does not end.
 #[test]
 fn a_key_that_ends_the_work_takes_its_line_away() {

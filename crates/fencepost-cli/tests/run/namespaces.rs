@@ -33,6 +33,31 @@ fn in_namespaces(shell: &Shell, options: &[&str], script: &str) -> Option<Comman
     if is_allowed { unshared(script) } else { None }
 }
 
+/// A script that ends with its exit code in `ended`, where `/proc` hides from `powerless` what has the rights of another,
+/// as `./other` has; `None` where that is not allowed.
+fn hiding(shell: &Shell, script: &str) -> Option<Command> {
+    let set = |name: &str, mode| {
+        fs::set_permissions(shell.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // Where others cannot come, this copy can.
+    fs::copy(env!("CARGO_BIN_EXE_fencepost"), shell.path("fencepost")).unwrap();
+    fs::copy("/bin/sleep", shell.path("other")).unwrap();
+    set("other", 0o4755);
+    set(".", 0o777);
+    let script = format!(
+        "mount -t proc -o remount,hidepid=2 proc /proc || exit 1
+        powerless() {{ setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"; }}
+        ! powerless test -e /proc/1 || exit 1
+        {script}
+        echo $? >ended; exec sleep 1000"
+    );
+    in_namespaces(shell, &["--mount", "--mount-proc"], &script)
+}
+
+fn quoted(script: &str) -> String {
+    format!("'{}'", script.replace('\'', r"'\''"))
+}
+
 fn command_line(pid: u32) -> String {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).replace('\0', " ")
@@ -46,20 +71,8 @@ fn command_line(pid: u32) -> String {
 fn a_member_that_proc_hides_is_ended_before_the_lease_is_given_back() {
     let server = Server::start();
     let shell = server.shell();
-    let set = |name: &str, mode| {
-        fs::set_permissions(shell.path(name), fs::Permissions::from_mode(mode)).unwrap();
-    };
-    // Where others cannot come, this copy can.
-    fs::copy(env!("CARGO_BIN_EXE_fencepost"), shell.path("fencepost")).unwrap();
-    fs::copy("/bin/sleep", shell.path("other")).unwrap();
-    set("other", 0o4755);
-    set(".", 0o777);
-    let script = "mount -t proc -o remount,hidepid=2 proc /proc || exit 1
-        powerless() { setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"; }
-        ! powerless test -e /proc/1 || exit 1
-        powerless ./fencepost run d --ttl 60s -- sh -c './other 1000; true'
-        echo $? >ended; exec sleep 1000";
-    let Some(command) = in_namespaces(&shell, &["--mount", "--mount-proc"], script) else {
+    let script = "powerless ./fencepost run d --ttl 60s -- sh -c './other 1000; true'";
+    let Some(command) = hiding(&shell, script) else {
         return skip("a member that /proc hides", "no rights for a process namespace of its own");
     };
     let running = Running::of_quiet(command);
@@ -72,6 +85,26 @@ fn a_member_that_proc_hides_is_ended_before_the_lease_is_given_back() {
     assert_eq!(other(), None, "nothing of the command lives");
     assert_eq!(fs::read_to_string(shell.path("ended")).unwrap(), "137\n");
     assert_eq!(shell.run(&["ls", "--json"]).exits(0).json()["items"], serde_json::json!([]));
+}
+
+/// Mutant: an earlier child is known by what `/proc` has shown of it alone; it is killed at the end of the run.
+#[test]
+fn an_earlier_child_that_proc_begins_to_hide_is_left_alone() {
+    let server = Server::start();
+    let shell = server.shell();
+    let earlier = "(until test -e here; do sleep 0.05; done; exec ./other 1000) & exec ./fencepost run d -- \
+                   sh -c 'echo >here; until test -e done; do sleep 0.05; done'";
+    let script = format!("powerless sh -c {}", quoted(earlier));
+    let Some(command) = hiding(&shell, &script) else {
+        return skip("an earlier child that /proc hides", "no rights for a process namespace of its own");
+    };
+    let running = Running::of_quiet(command);
+    let other = || running.all().into_iter().find(|pid| command_line(*pid).starts_with("./other "));
+    until("the earlier child is hidden", || other().is_some());
+    fs::write(shell.path("done"), "").unwrap();
+    until("`run` has ended", || fs::read_to_string(shell.path("ended")).is_ok_and(|code| code.ends_with('\n')));
+    assert_eq!(fs::read_to_string(shell.path("ended")).unwrap(), "0\n");
+    assert!(other().is_some(), "it was no member of the command");
 }
 
 /// Where `/proc` is another namespace's, a number in it is somebody else.

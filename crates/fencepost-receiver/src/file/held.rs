@@ -146,7 +146,9 @@ fn make_lock_file(place: &Place) -> Result<bool, Trouble> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(SIDECAR_MODE);
     match beside::open(&mut options, "making", &place.lock()) {
-        Ok(made) => Ok(made.is_some()),
+        Ok(Some(_)) => Ok(true),
+        // A folder that was removed is still there for whoever is in it, and takes no file.
+        Ok(None) => Err(Trouble::NoFolder { folder: place.folder.clone() }),
         Err(Trouble::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(trouble) => Err(trouble),
     }

@@ -139,8 +139,7 @@ impl Place {
 
     pub(crate) fn folder_metadata(&self) -> Result<Metadata, Trouble> {
         match fs::metadata(&self.folder) {
-            // A folder that was removed is still there for whoever is in it, and takes no file.
-            Ok(metadata) if metadata.is_dir() && metadata.nlink() > 0 => Ok(metadata),
+            Ok(metadata) if metadata.is_dir() => Ok(metadata),
             Ok(_) => Err(Trouble::NoFolder { folder: self.folder.clone() }),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Trouble::NoFolder { folder: self.folder.clone() }),
             Err(error) => Err(Trouble::io("looking at", &self.folder)(error)),
