@@ -1,9 +1,9 @@
 //! The example of a rejected write does what it says.
 
-#[path = "../../examples/rejected_write.rs"]
-mod rejected_write;
+#[path = "../../examples/stale_write.rs"]
+mod stale_write;
 
 #[test]
-fn the_example_of_a_rejected_write_runs() {
-    rejected_write::main().unwrap();
+fn the_example_of_a_stale_write_runs() {
+    stale_write::main().unwrap();
 }

@@ -1,6 +1,6 @@
 //! A worker that was paused too long finds its write rejected, and the row as its successor left it.
 //!
-//! `cargo run -p fencepost-rusqlite --example rejected_write`
+//! `cargo run -p fencepost-rusqlite --example stale_write`
 
 use std::error::Error;
 
