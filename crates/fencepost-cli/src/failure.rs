@@ -10,7 +10,7 @@ use std::{
 };
 
 use fencepost_core::{
-    Invalid,
+    Domain, Invalid,
     fence::{Rejection, Verdict},
 };
 use fencepost_receiver::VerdictCode;
@@ -22,7 +22,7 @@ use crate::{
     is_a_command,
     lines::{self, visible, wrapped},
     output::{colours_wanted, terminal_width},
-    progress,
+    progress, shell,
 };
 
 /// What to do about a value that breaks a rule; [`Failure::in_command`] says which command.
@@ -121,6 +121,16 @@ impl Failure {
         self.details.push(other.what);
         self.details.extend(other.details);
         self.next.extend(other.next);
+        self
+    }
+
+    /// The same with the domain to guard for, where that is left open. Not the one to recover for: which one was lost with
+    /// the sidecar, nobody here knows.
+    pub(crate) fn guarding(mut self, domain: &Domain) -> Self {
+        let named = shell::option("--domain", domain.as_str());
+        for next in self.next.iter_mut().filter(|next| next.starts_with("fencepost guard ")) {
+            *next = next.replace(" --domain NAME", &named);
+        }
         self
     }
 

@@ -169,7 +169,7 @@ async fn advance(
             Ok(Verdict::Applied(()) | Verdict::Replayed(())) => Ok(()),
             // What shuts out this token shuts out the old holder's smaller one.
             Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
-            Ok(Verdict::Rejected(rejection)) => Err(verdict::refusal(&receiver, &rejection)),
+            Ok(Verdict::Rejected(rejection)) => Err(verdict::refusal(&receiver, &rejection).guarding(&grant.domain)),
             Err(AdvanceError::Unavailable(cause)) => Err(receiver.unavailable(&cause)),
             Err(error @ (AdvanceError::Invalid(_) | AdvanceError::Unknown(_))) => {
                 Err(Failure::new(Exit::CannotWrite, format!("{}: {error}", receiver.typed())).then(AGAIN))

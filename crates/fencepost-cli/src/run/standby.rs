@@ -22,7 +22,7 @@ use super::{
     ask::Ask,
     cgroup::Cgroup,
     link::{End, Link, NoCommand, Report, hand_over, room_for_a_start},
-    tree::{self, Member},
+    tree::{self, Known},
     warden::WARDEN,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) struct Standby {
     pub(crate) link: Link,
     warden: Child,
     /// Children from before the command: whoever became this process may have had some.
-    earlier: Vec<Member>,
+    earlier: Vec<Known>,
 }
 
 impl Standby {
@@ -54,8 +54,8 @@ impl Standby {
     fn started(ask: &Ask) -> io::Result<Self> {
         tree::is_shown()?;
         let me = getpid();
-        let earlier = tree::members(me, &[])?;
-        if !earlier.is_empty() && tree::may_hide_children()? {
+        let earlier = tree::members(me, &[])?.into_iter().map(Known::new).collect();
+        if !tree::is_childless() && tree::may_hide_children()? {
             return Err(io::Error::other(
                 "/proc hides processes, and those of the command could not be told from earlier ones",
             ));
@@ -99,9 +99,14 @@ impl Standby {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(20));
         };
+        // It ends by itself once it has no child, and got every orphan of the command: what is here is not of it.
+        if ended.is_some_and(|status| status.success()) {
+            return;
+        }
         let mut seen_none = 0;
         loop {
-            let left = tree::signal_all(getpid(), &self.earlier, &[Signal::KILL]);
+            let earlier: Vec<_> = self.earlier.iter().filter_map(Known::alive).collect();
+            let left = tree::signal_all(getpid(), &earlier, &[Signal::KILL]);
             // Orphans that came here have no other parent to take note of their end.
             while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
             // Who has no child has no descendant, whatever the system shows. Children from before the command remain, and
@@ -113,9 +118,7 @@ impl Standby {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
-        if !ended.is_some_and(|status| status.success()) {
-            Cgroup::remove_left_by(self.warden.id());
-        }
+        Cgroup::remove_left_by(self.warden.id());
     }
 
     /// Lets it go, and waits until it has gone: nothing of `run` outlives it.

@@ -136,7 +136,10 @@ fn write_all(descriptor: &mut File, mut rest: &[u8]) -> io::Result<()> {
             Ok(written) => rest = &rest[written..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(descriptor, PollFlags::OUT)], None)?;
+                match poll(&mut [PollFd::new(descriptor, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             Err(error) => return Err(error),
         }

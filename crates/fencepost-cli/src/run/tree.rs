@@ -2,9 +2,10 @@
 //!
 //! A subreaper gets every orphan below it, so nothing leaves the tree by losing its parent.
 
-use std::{collections::HashMap, fs, io, path::Path};
+use std::{collections::HashMap, fs, io, os::fd::OwnedFd, path::Path};
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{
         Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, waitid,
@@ -18,6 +19,31 @@ pub(crate) struct Member {
     /// `None` where `/proc` hides it. It is a child of this process then, and its number its own until its end is taken
     /// note of.
     started: Option<u64>,
+}
+
+/// A process that is told from all later ones with its number, also where `/proc` does not show it.
+#[derive(Debug)]
+pub(crate) struct Known {
+    member: Member,
+    /// `None` where the system has no such descriptors.
+    process: Option<OwnedFd>,
+}
+
+impl Known {
+    /// One that lives now.
+    pub(crate) fn new(member: Member) -> Self {
+        Self { member, process: pidfd_open(member.pid, PidfdFlags::empty()).ok() }
+    }
+
+    /// `None` once it has ended.
+    pub(crate) fn alive(&self) -> Option<Member> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let has_ended = self
+            .process
+            .as_ref()
+            .is_some_and(|process| matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)), Ok(1..)));
+        (!has_ended).then_some(self.member)
+    }
 }
 
 impl Member {
@@ -90,7 +116,15 @@ pub(crate) fn members(root: Pid, except: &[Member]) -> io::Result<Vec<Member>> {
 /// # Errors
 /// When the system does not show that.
 pub(crate) fn may_hide_children() -> io::Result<bool> {
-    Ok(children_of_this_process()?.is_none() && look(1)?.is_none())
+    Ok(children_of_this_process()?.is_none() && hides(&fs::read_to_string("/proc/self/mountinfo")?))
+}
+
+/// Whether `/proc` is mounted so that it hides processes of other rights, or nobody knows how.
+fn hides(mounts: &str) -> bool {
+    let proc = mounts.lines().rev().find(|line| line.split(' ').nth(4) == Some("/proc"));
+    let Some((_, options)) = proc.and_then(|line| line.rsplit_once(" - ")) else { return true };
+    let mut hiding = options.split([' ', ',']).filter_map(|option| option.strip_prefix("hidepid="));
+    hiding.any(|how| how != "0" && how != "off")
 }
 
 /// The children of all threads of this process, those too that `/proc` hides (`hidepid`) because they have other rights.
@@ -266,6 +300,19 @@ mod tests {
         let gone = parse("12 (x) Z 7 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9").unwrap();
         assert!(!gone.is_alive);
         assert!(parse("12 (x").is_none() && parse("").is_none());
+    }
+
+    /// Mutant: what cannot be found out hides nothing.
+    #[test]
+    fn a_mount_that_hides_is_told_by_its_options() {
+        let mount = |options: &str| format!("22 1 0:20 / /proc rw,nosuid - proc proc rw{options}\n");
+        let other = "23 1 0:21 / /proc/sys ro - proc proc rw,hidepid=invisible\n";
+        assert!(!hides(&(mount("") + other)) && !hides(&mount(",hidepid=0")) && !hides(&mount(",hidepid=off")));
+        for how in ["1", "2", "4", "noaccess", "invisible", "ptraceable"] {
+            assert!(hides(&mount(&format!(",hidepid={how}"))), "{how}");
+        }
+        assert!(hides(&(mount("") + &mount(",hidepid=2"))), "the last one is the one that is seen");
+        assert!(hides(other) && hides(""));
     }
 
     /// Mutant: one of its numbers is enough.

@@ -241,6 +241,20 @@ fn earlier_children_of_the_same_process_are_left_alone() {
     send("TERM", earlier.trim().parse().unwrap());
 }
 
+/// `run` gets the orphans of whoever was there before, as it gets those of the command when its warden is killed.
+///
+/// Mutant: a warden that has ended by itself is not trusted to have had every orphan of the command.
+#[test]
+fn an_orphan_of_an_earlier_child_is_left_alone_at_an_ordinary_end() {
+    let server = Server::start();
+    let shell = server.shell();
+    let script = "(until test -e here; do sleep 0.05; done; sleep 1000 & echo $! >late) >/dev/null 2>&1 &
+        exec fencepost run d -- sh -c 'echo >here; until test -s late; do sleep 0.05; done'";
+    shell.sh(script).exits(0);
+    let late = std::fs::read_to_string(shell.path("late")).unwrap();
+    shell.sh(&format!("kill {late}")).exits(0);
+}
+
 /// Nobody is left to kill the rest then: docs/run.md says so, and the receiver protects. Mutant: no parent-death signal.
 #[test]
 fn the_command_itself_dies_even_with_run_and_warden_killed_in_one_moment() {
