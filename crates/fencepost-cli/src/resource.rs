@@ -71,6 +71,17 @@ impl Resource {
         }
     }
 
+    /// Finds out before a change what only its failure would tell, and worse: a database is never made by it.
+    ///
+    /// # Errors
+    /// When it is not there, or cannot be written.
+    pub(crate) fn is_writable(&self) -> Result<(), Failure> {
+        match self {
+            Self::Sqlite(database) => database.connect_to_write().map(drop),
+            Self::File(_) => Ok(()),
+        }
+    }
+
     /// A call that the storage did not take. Nothing was changed.
     pub(crate) fn unavailable(&self, cause: &Cause) -> Failure {
         match self {

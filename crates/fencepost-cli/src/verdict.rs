@@ -19,10 +19,9 @@ pub(crate) fn grant(typed: Option<String>) -> Result<Option<Grant>, Failure> {
     let from_environment = typed.is_none();
     let line = match typed {
         Some(line) => line,
-        None => match env::var("FENCEPOST_GRANT") {
-            Ok(line) if !line.is_empty() => line,
-            Ok(_) | Err(env::VarError::NotPresent) => return Ok(None),
-            Err(env::VarError::NotUnicode(_)) => return Err(malformed("is not UTF-8")),
+        None => match left_in("FENCEPOST_GRANT")? {
+            Some(line) => line,
+            None => return Ok(None),
         },
     };
     let grant = GrantJson::parse(&line).map_err(|error| {
@@ -39,6 +38,15 @@ pub(crate) fn grant(typed: Option<String>) -> Result<Option<Grant>, Failure> {
         }
     }
     Ok(Some(grant))
+}
+
+/// What a variable of `run` or of `acquire --export` has; nothing in it is none.
+fn left_in(variable: &str) -> Result<Option<String>, Failure> {
+    match env::var(variable) {
+        Ok(line) => Ok(Some(line).filter(|line| !line.is_empty())),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(malformed(&format!("{variable} is not UTF-8"))),
+    }
 }
 
 fn malformed(why: &str) -> Failure {
@@ -77,11 +85,7 @@ pub(crate) fn presented(resource: &Resource, given: Option<Grant>, output: Outpu
 const SEVERAL: &str = "FENCEPOST_GRANTS";
 
 fn several() -> Result<Vec<Grant>, Failure> {
-    let line = match env::var(SEVERAL) {
-        Ok(line) if !line.is_empty() => line,
-        Ok(_) | Err(env::VarError::NotPresent) => return Ok(Vec::new()),
-        Err(env::VarError::NotUnicode(_)) => return Err(malformed(&format!("{SEVERAL} is not UTF-8"))),
-    };
+    let Some(line) = left_in(SEVERAL)? else { return Ok(Vec::new()) };
     let grants: Vec<GrantJson> =
         serde_json::from_str(&line).map_err(|error| malformed(&format!("{SEVERAL} is no array of grants: {error}")))?;
     let wrong = |error| malformed(&format!("{SEVERAL} has one that is none: {error}"));

@@ -40,13 +40,10 @@ pub(crate) fn run(args: AdvanceArgs, output: Output) -> Result<Exit, Failure> {
     let (resource, grant) = understand(args)?;
     let grant = verdict::presented(&resource, grant, output)?;
     let advancing = match &resource {
-        Resource::Sqlite(database) => {
-            let advancing = database.doing("raising the fence in");
-            database.connect_to_write()?;
-            advancing
-        }
+        Resource::Sqlite(database) => database.doing("raising the fence in"),
         Resource::File(file) => file.doing("raising the fence of"),
     };
+    resource.is_writable()?;
     let advanced = resource.advance_blocking(&grant);
     drop(advancing);
     match advanced {

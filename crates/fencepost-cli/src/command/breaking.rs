@@ -161,11 +161,7 @@ async fn advance(
     let session = SessionId::from_bytes([0; 16]);
     let grant = Grant { issuer: issuer.issuer, domain: broken.domain.clone(), token, lease, session };
     let advance = |receiver: Resource| {
-        let can_be_written = match &receiver {
-            Resource::Sqlite(database) => database.connect_to_write().map(drop),
-            Resource::File(_) => Ok(()),
-        };
-        let outcome = can_be_written.and_then(|()| match receiver.advance_blocking(&grant) {
+        let outcome = receiver.is_writable().and_then(|()| match receiver.advance_blocking(&grant) {
             Ok(Verdict::Applied(()) | Verdict::Replayed(())) => Ok(()),
             // What shuts out this token shuts out the old holder's smaller one.
             Ok(Verdict::Rejected(Rejection::Stale { .. })) => Ok(()),
